@@ -1,0 +1,72 @@
+// Row classes and the chunk rule: with the fold of core/fold.h they decide the bits of a result, so
+// they see a request's own lengths and static facts only, never the batch, the bounds, the layout
+// or the device.
+#pragma once
+
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace tilewise::core {
+
+enum class RowClass : std::int32_t { kAuto = 0, kDecode = 1, kPrefill = 2 };
+
+// Requests of at most this many rows are class D: chunked and folded. Part of the bits.
+constexpr std::int64_t kDecodeRows = 16;
+
+// Key tile of both classes on the CPU and of class D everywhere; tile edges stand at absolute
+// multiples. Part of the bits.
+constexpr std::int64_t kKeyTile = 64;
+
+TW_DEVICE constexpr RowClass row_class(std::int64_t q_len, RowClass forced) {
+  if (forced != RowClass::kAuto) return forced;
+  return q_len <= kDecodeRows ? RowClass::kDecode : RowClass::kPrefill;
+}
+
+TW_DEVICE constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+TW_DEVICE constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) {
+  return divide_up(a, b) * b;
+}
+
+// How a class D request's visible range [begin, end) is cut; begin is a multiple of the key tile.
+struct Chunks {
+  std::int64_t begin, end;  // keys
+  std::int64_t keys;        // of every chunk but the last; a multiple of the key tile
+  std::int64_t count;       // 0 for an empty range
+
+  TW_DEVICE std::int64_t chunk_begin(std::int64_t i) const { return begin + i * keys; }
+  TW_DEVICE std::int64_t chunk_end(std::int64_t i) const {
+    const std::int64_t last = begin + (i + 1) * keys;
+    return last < end ? last : end;
+  }
+};
+
+// 8 chunks up to 4,096 keys and 16 above fill a GPU at 8 KV heads; fewer heads get more chunks in
+// proportion.
+TW_DEVICE constexpr std::int64_t most_chunks(std::int64_t keys, std::int32_t kv_heads) {
+  const std::int64_t base = keys <= 4096 ? 8 : 16;
+  const std::int64_t spread = kv_heads >= 8 ? 1 : kv_heads >= 4 ? 2 : kv_heads >= 2 ? 4 : 8;
+  return base * spread;
+}
+
+// `first_visible`: first key that the request's first row can see; `kv_len`: the request's length.
+TW_DEVICE constexpr Chunks cut_chunks(std::int64_t first_visible, std::int64_t kv_len,
+                                      std::int32_t kv_heads) {
+  if (first_visible >= kv_len) return {0, 0, kKeyTile, 0};
+  const std::int64_t begin = first_visible / kKeyTile * kKeyTile;
+  const std::int64_t length = kv_len - begin;
+  const std::int64_t keys = round_up(divide_up(length, most_chunks(length, kv_heads)), kKeyTile);
+  return {begin, kv_len, keys, divide_up(length, keys)};
+}
+
+// Chunks that any request of at most `max_kv_len` keys can have: what workspaces are sized by.
+TW_DEVICE constexpr std::int64_t bound_chunks(std::int64_t max_kv_len, std::int32_t kv_heads) {
+  if (max_kv_len <= 0) return 0;
+  const std::int64_t tiles = divide_up(max_kv_len, kKeyTile);
+  const std::int64_t most = most_chunks(max_kv_len, kv_heads);
+  return tiles < most ? tiles : most;
+}
+
+}  // namespace tilewise::core
