@@ -17,7 +17,7 @@
 #define TW_VERSION_MINOR 1
 #define TW_VERSION_PATCH 0
 
-#if defined(__GNUC__) && defined(TW_BUILDING_LIBRARY)
+#if defined(__GNUC__)
 #define TW_API __attribute__((visibility("default")))
 #else
 #define TW_API
@@ -60,9 +60,9 @@ typedef struct tw_target {
   void* parallel_user;          /* CPU, host: first argument of parallel_for */
 } tw_target;
 
-/* First fault that a call met in data that only the device can read (lengths, tables, positions).
- * The call clamps the value or treats its row as not there, and goes on. Clear it (all zero) before
- * the call. */
+/* First fault in data that only the device can read (lengths, tables, positions). The call clamps
+ * the value or treats its row as not there, and goes on. The caller clears the record (all zero).
+ */
 typedef struct tw_status_record {
   int32_t code;    /* TW_FAULT_*, 0 = none */
   int32_t what;    /* TW_WHAT_* */
@@ -274,10 +274,9 @@ typedef struct tw_qk_prep_args {
   int64_t v_out_batch_stride, v_out_token_stride, v_out_head_stride;
   tw_norm_mode norm;
   tw_norm_rounding rounding;
-  tw_dtype weight_dtype; /* 0 = dtype */
-  float eps;             /* >= 0, finite */
-  const void* q_weight;  /* [head_dim] */
-  const void* k_weight;
+  tw_dtype weight_dtype;           /* 0 = dtype */
+  float eps;                       /* >= 0, finite */
+  const void *q_weight, *k_weight; /* [head_dim] */
   tw_v_mode v_mode;
   int32_t reserved1;
   const tw_rope_table* rope; /* host struct; null = no rotation */
@@ -292,8 +291,7 @@ typedef struct tw_qk_prep_args {
 
 TW_API tw_status tw_qk_prep(const tw_qk_prep_args* args);
 
-/* Rotary embedding of x [rows, heads, head_dim], in place (out null or equal) or not. Position of a
- * row as in tw_qk_prep. */
+/* Rotary embedding of x [rows, heads, head_dim], in place or not. Positions as in tw_qk_prep. */
 typedef struct tw_rope_args {
   uint32_t struct_size;
   tw_dtype dtype;
@@ -314,8 +312,7 @@ typedef struct tw_rope_args {
 TW_API tw_status tw_rope(const tw_rope_args* args);
 
 /* Writes K/V rows into a cache. Rows: dense or ragged (q_indptr), aligned to the end of each
- * request's length; or (batch_indices, positions) a row; or slot_mapping a row (-1 = skip). In the
- * last two forms total_q rows. */
+ * request; or total_q rows with (batch_indices, positions), or with slot_mapping (-1 = skip). */
 typedef struct tw_kv_append_args {
   uint32_t struct_size;
   tw_dtype kv_dtype; /* of the cache, required */
@@ -371,8 +368,7 @@ typedef struct tw_output_gate_args {
 
 TW_API tw_status tw_output_gate(const tw_output_gate_args* args);
 
-/* x = value * tanh(x / value) for tw_softcap (value > 0), x = x * value for tw_scale; in place, n
- * contiguous elements. */
+/* In place on n contiguous elements: value * tanh(x / value) with value > 0; x * value. */
 typedef struct tw_elementwise_args {
   uint32_t struct_size;
   tw_dtype dtype;
