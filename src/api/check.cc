@@ -42,10 +42,11 @@ Status check_rows_apart(const Tensor& t) {
     if (t.ragged && &dim == &t.dims[0]) {
       shift = std::max<std::int64_t>(dim.count - 1, 0) * dim.stride;
     } else if (dim.count > 1) {
-      dims[n++] = dim;
+      int at = n++;
+      for (; at > 0 && dims[at - 1].stride > dim.stride; --at) dims[at] = dims[at - 1];
+      dims[at] = dim;
     }
   }
-  std::sort(dims, dims + n, [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
   std::int64_t inside = t.row;
   for (int i = 0; i < n; ++i) {
     if (dims[i].stride < inside)
@@ -179,7 +180,7 @@ Status read_rope_table(const tw_rope_table* table, std::int32_t head_dim, core::
   tw_rope_table t;
   TW_TRY(read_struct("rope", table, &t));
   const core::DType fp32 = core::DType::kFp32;
-  core::DType dtype;
+  core::DType dtype = fp32;
   TW_TRY(read_dtype("rope.dtype", t.dtype, &fp32, &dtype));
   if (dtype == core::DType::kFp16)
     return core::unsupported("rope.dtype", t.dtype, "TW_DTYPE_BF16 and _FP32");

@@ -2,6 +2,7 @@
 // facts about the machine. Nothing here decides bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/attention.h"
@@ -32,13 +33,16 @@ struct CpuPlan {
   bool prefill_on_amx;
   Sharing sharing;
   std::int32_t workers;
-  std::int64_t q_tile;       // rows (q rows x group heads) of a class P block
-  std::int64_t decode_rows;  // rows (q rows x group heads) that one pass of class D holds
-  std::int64_t max_chunks;   // bound of the chunks of a class D request
-  std::int64_t
-      decode_slots;  // kSplit: class D rows x q heads in the workspace, each of max_chunks partials
-  std::uint64_t worker_bytes;  // scratch of a worker, a multiple of 256
-  std::uint64_t partials_offset, workspace_bytes;
+  std::int64_t q_tile;               // rows (q rows x group heads) of a class P block
+  std::int64_t decode_rows;          // likewise of class D
+  std::int64_t decode_request_rows;  // bound of the q rows of a class D request
+  std::int64_t max_chunks;           // bound of the chunks of a class D request
+  std::int64_t decode_slots;         // kSplit: class D rows x q heads, each of max_chunks partials
+  std::uint64_t worker_bytes;        // scratch of a worker, a multiple of 256
+  // The workspace: a cursor of every worker, their scratch, the partials.
+  std::uint64_t scratch_offset, partials_offset, workspace_bytes;
+
+  std::int64_t block_rows() const { return q_tile > decode_rows ? q_tile : decode_rows; }
 };
 
 constexpr std::uint64_t kMaxWorkspaceBytes = std::uint64_t{256} << 20;

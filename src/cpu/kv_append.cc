@@ -1,0 +1,108 @@
+// tw_kv_append on the CPU: rows of K and V to their places in a cache, in one of three forms: to
+// the end of each request, by (request, position), or by slot. A row whose place is missing is not
+// written.
+#include <cstdint>
+
+#include "core/kv_view.h"
+#include "core/ops.h"
+#include "cpu/backend.h"
+#include "cpu/convert_row.h"
+#include "cpu/rows.h"
+#include "cpu/simd/ops.h"
+
+namespace tilewise::cpu {
+namespace {
+
+bool by_slot(const core::KvAppend& p) { return p.slot_mapping != nullptr; }
+bool by_pair(const core::KvAppend& p) { return p.batch_indices != nullptr; }
+
+// Rows of the two mapped forms are counted through, as those of one request.
+core::TokenRows rows_of(const core::KvAppend& p) {
+  core::TokenRows rows = p.tokens;
+  if (by_slot(p) || by_pair(p)) rows.batch = 1;
+  return rows;
+}
+
+template <class Report>
+core::KvLocation place_pair(const core::KvAppend& p, std::int64_t i, Report&& report) {
+  const std::int32_t r = p.batch_indices[i];
+  if (r < 0 || r >= p.tokens.batch) {
+    report(core::Fault{r < 0 ? core::FaultCode::kNegative : core::FaultCode::kAboveBound,
+                       core::FaultWhat::kBatchIndex, 0, static_cast<std::int32_t>(i), r});
+    return core::missing_key();
+  }
+  const core::RequestKv request = core::open_request(p.kv, r, report);
+  return place_by_position(p.kv, request, p.positions[i], i, report);
+}
+
+// visit(i, place) for the rows of a span.
+template <class Report, class Visit>
+void place_rows(const core::KvAppend& p, const RowSpan& span, Report&& report, Visit&& visit) {
+  const bool end_aligned = !by_slot(p) && !by_pair(p);
+  const core::RequestKv request =
+      end_aligned ? core::open_request(p.kv, span.request, report) : no_request();
+  for (std::int64_t i = span.begin; i < span.end; ++i) {
+    if (by_slot(p)) {
+      visit(i, core::locate_slot(p.kv, p.slot_mapping[i], static_cast<std::int32_t>(i), report));
+    } else if (by_pair(p)) {
+      visit(i, place_pair(p, i, report));
+    } else {
+      const std::int64_t position = request.len - span.rows.count + i;
+      visit(i, place_by_position(p.kv, request, position, i, report));
+    }
+  }
+}
+
+// How rows of the append become rows of the cache: the same bytes, or one rounding.
+struct Writer {
+  const core::KvAppend& call;
+  const OpsKernels& from;
+  const OpsKernels& to;
+
+  void write(const void* row, std::int64_t count, void* slot) const {
+    if (call.rows.dtype == call.kv_dtype) {
+      convert_row(slot, call.kv_dtype, row, call.rows.dtype, count);
+      return;
+    }
+    float x[kMaxHeadDim];
+    from.load(row, count, x);
+    to.store(x, count, slot);
+  }
+};
+
+void append_span(const Writer& writer, const RowSpan& span) {
+  const core::KvAppend& p = writer.call;
+  const bool ragged = p.tokens.q_indptr != nullptr;
+  place_rows(p, span, core::IgnoreFaults{}, [&](std::int64_t i, core::KvLocation place) {
+    if (place.block < 0) return;
+    for (std::int64_t h = 0; h < p.kv_heads; ++h) {
+      const auto row = [&](const void* data, const core::RowStrides& stride) {
+        const std::int64_t at = core::row_offset(stride, ragged, span.request, span.rows, i, h);
+        return element_address(data, p.rows.dtype, at);
+      };
+      writer.write(row(p.rows.k, p.rows.k_stride), p.head_dim,
+                   element_address(p.kv.k, p.kv_dtype, core::k_offset(p.kv, place, h)));
+      writer.write(row(p.rows.v, p.rows.v_stride), p.v_head_dim,
+                   element_address(p.kv.v, p.kv_dtype, core::v_offset(p.kv, place, h)));
+    }
+  });
+}
+
+}  // namespace
+
+void run_kv_append(const core::KvAppend& p, const Parallel& parallel, FaultRecord* faults) {
+  const core::TokenRows rows = rows_of(p);
+  if (faults != nullptr) {
+    const FaultRecorder report(faults);
+    walk_spans(rows, report, [&](const RowSpan& span) {
+      if (faults->code != 0) return;
+      place_rows(p, span, report, [](std::int64_t, core::KvLocation) {});
+    });
+  }
+  const Writer writer{p, ops_kernels(p.rows.dtype), ops_kernels(p.kv_dtype)};
+  const std::int64_t elements = (std::int64_t{p.head_dim} + p.v_head_dim) * p.kv_heads;
+  for_each_span(rows, rows_of_item(elements), parallel,
+                [&writer](const RowSpan& span) { append_span(writer, span); });
+}
+
+}  // namespace tilewise::cpu

@@ -1,0 +1,61 @@
+// Work items of an attention call, found by walking the requests.
+#include "cpu/work_items.h"
+
+#include "core/fault.h"
+#include "plan/cpu_scratch.h"
+
+namespace tilewise::cpu {
+
+WorkItems::WorkItems(const core::Attention& a, const plan::CpuPlan& plan, Kind kind)
+    : a_(a), plan_(plan), kind_(kind), count_(0) {
+  if (a.q_indptr == nullptr) {
+    count_ = describe(0).items * a.batch;
+    return;
+  }
+  for (std::int32_t r = 0; r < a.batch; ++r) count_ += describe(r).items;
+}
+
+WorkItems::Request WorkItems::describe(std::int32_t request) const {
+  const core::RequestRows rows = core::request_rows(a_.q_indptr, a_.q_len, a_.total_q, a_.max_q_len,
+                                                    request, core::IgnoreFaults{});
+  Request w{};
+  if (rows.count == 0) return w;
+  w.row_class = core::row_class(rows.count, a_.forced_class);
+  const bool decode = w.row_class == core::RowClass::kDecode;
+  if (kind_ == Kind::kWholes && !decode) return w;
+  const bool shared = decode && kind_ == Kind::kParts && plan_.sharing == plan::Sharing::kSplit;
+  w.packed_rows = rows.count * a_.group();
+  w.block_rows = decode ? plan_.decode_rows : plan_.q_tile;
+  w.blocks = core::divide_up(w.packed_rows, w.block_rows);
+  w.chunks = shared ? plan_.max_chunks : 1;
+  w.items = w.blocks * w.chunks * a_.kv_heads;
+  return w;
+}
+
+WorkItem WorkItems::at(std::int64_t item, WorkCursor* cursor) const {
+  Request w = describe(a_.q_indptr == nullptr ? 0 : cursor->request);
+  if (a_.q_indptr == nullptr) {
+    cursor->request = static_cast<std::int32_t>(item / w.items);
+    cursor->first_item = cursor->request * w.items;
+  }
+  while (item >= cursor->first_item + w.items) {
+    cursor->first_item += w.items;
+    w = describe(++cursor->request);
+  }
+  const std::int64_t inside = item - cursor->first_item;
+  const std::int64_t step = inside / a_.kv_heads;
+  // Later rows see more keys under a causal rule: the longest items of a request come first.
+  const std::int64_t block = w.blocks - 1 - step / w.chunks;
+  const std::int64_t first = block * w.block_rows;
+  const std::int64_t left = w.packed_rows - first;
+  const bool decode = w.row_class == core::RowClass::kDecode;
+  return {cursor->request,
+          static_cast<std::int32_t>(inside % a_.kv_heads),
+          first,
+          left < w.block_rows ? left : w.block_rows,
+          step % w.chunks,
+          w.row_class,
+          decode && w.packed_rows <= plan::kDirectRows};
+}
+
+}  // namespace tilewise::cpu

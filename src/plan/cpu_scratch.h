@@ -1,0 +1,73 @@
+// Layout of one worker's scratch on the CPU: sizes for the planner, offsets for the driver.
+#pragma once
+
+#include <cstdint>
+
+#include "core/attention.h"
+#include "core/rows.h"
+#include "core/types.h"
+
+namespace tilewise::plan {
+
+// Rows that the packed body's products hold in registers; blocks are padded to a multiple of it.
+constexpr std::int64_t kRowGroup = 6;
+
+// Class D requests of at most this many rows (q rows x group heads) use the direct body. Part of
+// the bits: the two bodies sum in different orders. At 8 rows the direct body still keeps up with
+// memory; from 12 on, converting each tile once is cheaper than converting it every two passes.
+constexpr std::int64_t kDirectRows = 8;
+
+// Scratch in bytes where appended rows of another type than the cache's wait for a tile.
+constexpr std::uint64_t converted_bytes(const core::Attention& a) {
+  const bool appends = a.append.dtype == core::DType::kBf16 ||
+                       a.append.dtype == core::DType::kFp16 || a.append.dtype == core::DType::kFp32;
+  if (!appends || a.append.dtype == a.kv_dtype) return 0;
+  const std::int64_t row = (std::int64_t{a.head_dim} + a.v_head_dim) * core::size_of(a.kv_dtype);
+  return static_cast<std::uint64_t>(core::kKeyTile * row);
+}
+
+// Of each worker at the start of the workspace: where it stands in the list of items.
+constexpr std::uint64_t kCursorBytes = 64;
+
+// A partial result of a row in the workspace: maximum, sum, output.
+constexpr std::int64_t partial_floats(const core::Attention& a) { return a.v_head_dim + 2; }
+
+// Byte offsets of the arrays, each a multiple of 64.
+struct CpuScratch {
+  std::int64_t dim_pad, v_pad;  // floats of a padded row
+  std::uint64_t q, scores, output, maximum, sum, decay, k, v, staging;
+  std::uint64_t fold_output, fold_maximum, fold_sum;
+  std::uint64_t converted;
+  std::uint64_t bytes;  // a multiple of 256
+};
+
+// For blocks of at most `rows` rows.
+constexpr CpuScratch lay_out_scratch(const core::Attention& a, std::int64_t rows) {
+  CpuScratch s{};
+  const auto take = [&s](std::int64_t floats) {
+    const std::uint64_t at = s.bytes;
+    s.bytes += static_cast<std::uint64_t>(core::round_up(floats, 16)) * sizeof(float);
+    return at;
+  };
+  const std::int64_t padded = core::round_up(rows, kRowGroup);
+  s.dim_pad = core::round_up(a.head_dim, 16);
+  s.v_pad = core::round_up(a.v_head_dim, 16);
+  s.q = take(padded * s.dim_pad);
+  s.scores = take(padded * core::kKeyTile);
+  s.output = take(padded * s.v_pad);
+  s.maximum = take(padded);
+  s.sum = take(padded);
+  s.decay = take(padded);
+  s.k = take(s.dim_pad * core::kKeyTile);
+  s.v = take(core::kKeyTile * s.v_pad);
+  s.staging = take(16 * s.dim_pad);
+  s.fold_output = take(padded * s.v_pad);
+  s.fold_maximum = take(padded);
+  s.fold_sum = take(padded);
+  s.converted = s.bytes;
+  s.bytes += converted_bytes(a);
+  s.bytes = (s.bytes + 255) / 256 * 256;
+  return s;
+}
+
+}  // namespace tilewise::plan
