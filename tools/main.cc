@@ -28,7 +28,7 @@ const CLI::Validator kRegularExpression(
       }
       return "";
     },
-    "RE");
+    "");
 
 // Beyond these an option is a slip of the finger.
 const CLI::Range kThreads(0, 4096);
@@ -42,6 +42,7 @@ void add_backend(CLI::App* command, std::string* backend) {
 
 void add_filter(CLI::App* command, std::string* filter, const std::string& what) {
   command->add_option("--filter", *filter, "Only " + what + " that this regular expression finds")
+      ->type_name("RE")
       ->check(kRegularExpression);
 }
 
@@ -62,7 +63,7 @@ CLI::App* add_verify(CLI::App& app, tilewise::verify::VerifyOptions& options) {
   CLI::App* command = app.add_subcommand(
       "verify", "Check every variant on this machine against the float64 reference");
   add_backend(command, &options.backend);
-  add_filter(command, &options.filter, "cases whose line");
+  add_filter(command, &options.filter, "cases with a line");
   command
       ->add_option("--cases", options.cases,
                    "Number of cases: 0 = the whole matrix, fewer are spread over it, more are "
@@ -79,7 +80,7 @@ CLI::App* add_bench(CLI::App& app, tilewise::bench::BenchOptions& options) {
   CLI::App* command =
       app.add_subcommand("bench", "Time the kernels against this machine's own limits");
   add_backend(command, &options.backend);
-  add_filter(command, &options.filter, "rows whose name");
+  add_filter(command, &options.filter, "rows with a name");
   command->add_option("--out", options.out, "Also write the JSON document to this file")
       ->type_name("FILE.json");
   command->add_option("--plot", options.plot, "Also write a plot of the shares to this file")
@@ -95,7 +96,6 @@ int run(int argc, char** argv) {
   CLI::App app(
       "Attention kernels for LLM inference: look at the build, check it, time it, make it write.");
   app.name("tilewise");
-  app.require_subcommand(1);
   app.set_version_flag("--version", "tilewise " + tilewise::tools::read_library().version);
 
   tilewise::tools::InfoOptions info_options;
@@ -110,6 +110,10 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kBadArguments;
+  }
+  if (app.get_subcommands().empty()) {
+    std::cerr << "a subcommand is needed: info, verify, bench or generate; --help says more\n";
+    return kBadArguments;
   }
   if (info->parsed()) return tilewise::tools::run_info(info_options, std::cout);
   if (verify->parsed()) return tilewise::verify::run_verify(verify_options, std::cout, std::cerr);

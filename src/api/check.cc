@@ -176,6 +176,12 @@ Status read_rows(const RowArguments& in, core::TokenRows* out) {
   return {};
 }
 
+// The cosines or the sines of a rotary table, whose elements need not be contiguous.
+static Tensor table_half(const char* name, const void* data, int bytes, const Dim& row,
+                         const Dim& element) {
+  return {name, data, bytes, 1, {row, element, {"", 1, 0}}, bytes, false, false};
+}
+
 Status read_rope_table(const tw_rope_table* table, std::int32_t head_dim, core::RopeTable* out) {
   tw_rope_table t;
   TW_TRY(read_struct("rope", table, &t));
@@ -195,22 +201,10 @@ Status read_rope_table(const tw_rope_table* table, std::int32_t head_dim, core::
   const std::int64_t cos_step = t.cos_element_stride != 0 ? t.cos_element_stride : 1;
   const std::int64_t sin_step = t.sin_element_stride != 0 ? t.sin_element_stride : 1;
   const int bytes = core::size_of(dtype);
-  TW_TRY(check_tensor({"rope.cos",
-                       t.cos,
-                       bytes,
-                       1,
-                       {{"row", t.rows, t.cos_row_stride}, {"element", half, cos_step}, {"", 1, 0}},
-                       bytes,
-                       false,
-                       false}));
-  TW_TRY(check_tensor({"rope.sin",
-                       t.sin,
-                       bytes,
-                       1,
-                       {{"row", t.rows, t.sin_row_stride}, {"element", half, sin_step}, {"", 1, 0}},
-                       bytes,
-                       false,
-                       false}));
+  TW_TRY(check_tensor(table_half("rope.cos", t.cos, bytes, {"row", t.rows, t.cos_row_stride},
+                                 {"element", half, cos_step})));
+  TW_TRY(check_tensor(table_half("rope.sin", t.sin, bytes, {"row", t.rows, t.sin_row_stride},
+                                 {"element", half, sin_step})));
   *out = {t.cos,        t.sin,
           dtype,        t.cos_row_stride,
           cos_step,     t.sin_row_stride,

@@ -6,6 +6,7 @@
 
 #include "core/attention.h"
 #include "core/rows.h"
+#include "cpu/amx/prefill.h"
 #include "cpu/backend.h"
 #include "cpu/parallel.h"
 #include "cpu/partials.h"
@@ -106,7 +107,12 @@ core::Chunks chunks_of(const Block& block) {
   return core::cut_chunks(first, cache.len, a.kv_heads);
 }
 
-void run_prefill(const OpenItem& open) {
+void run_prefill(const Driver& driver, const OpenItem& open) {
+  if (driver.plan.prefill_on_amx) {
+    KeyTile tile;
+    amx_prefill(open.block, open.rows, &tile, open.scratch + driver.layout.amx);
+    return;
+  }
   load_queries(open.block, open.body);
   const std::int64_t begin = open.rows.all.begin / kTileKeys * kTileKeys;
   attend(open, {begin, open.rows.all.end});
@@ -171,14 +177,13 @@ void for_each_open_item(const Driver& driver, const Parallel& parallel, WorkItem
 void run_attention(const core::Attention& a, const plan::CpuPlan& plan, const Parallel& parallel,
                    void* workspace) {
   append_new_rows(a, parallel);
-  const Driver driver{a, plan, plan::lay_out_scratch(a, plan.block_rows()),
-                      static_cast<char*>(workspace)};
+  const Driver driver{a, plan, plan::lay_out_scratch(a, plan), static_cast<char*>(workspace)};
   const Parallel workers{parallel.parallel_for, parallel.user, plan.workers};
   const bool split = plan.sharing == plan::Sharing::kSplit;
   for_each_open_item(driver, workers, WorkItems::Kind::kParts,
                      [&](const WorkItem& item, const OpenItem& open) {
                        if (item.row_class == core::RowClass::kPrefill) {
-                         run_prefill(open);
+                         run_prefill(driver, open);
                        } else if (split) {
                          run_decode_chunk(driver, open, item.chunk);
                        } else {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cpu/amx/prefill.h"
 #include "cpu/backend.h"
 #include "cpu/simd/targets.h"
 #include "hwy/targets.h"
@@ -64,6 +65,8 @@ const Isa& isa() {
   return decided;
 }
 
-plan::CpuFacts facts(const Parallel& parallel) { return {parallel.workers, false, isa().name}; }
+plan::CpuFacts facts(const Parallel& parallel) {
+  return {parallel.workers, isa().amx_allowed && amx_available(), isa().name};
+}
 
 }  // namespace tilewise::cpu

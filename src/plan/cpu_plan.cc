@@ -59,11 +59,20 @@ Shape shape_of(const core::Attention& a) {
   return s;
 }
 
+// Fewest and most rows that a block of a body should have, and what it pads them to.
+struct BlockLimits {
+  std::int64_t fewest, most, group;
+};
+
+constexpr BlockLimits kSimdLimits{kFewestRows, kMostRows, kRowGroup};
+constexpr BlockLimits kAmxLimits{kAmxBandRows, kAmxBlockRows, kAmxBandRows};
+
 // Rows of a block when `all` packed rows, `request_rows` in a request, are to feed `workers`.
-std::int64_t rows_of_block(std::int64_t all, std::int64_t request_rows, std::int64_t workers) {
+std::int64_t rows_of_block(std::int64_t all, std::int64_t request_rows, std::int64_t workers,
+                           const BlockLimits& limits) {
   const std::int64_t even = all / product(workers, kItemsPerWorker) + 1;
-  const std::int64_t wanted = std::clamp(even, kFewestRows, kMostRows);
-  return core::round_up(std::min(wanted, std::max<std::int64_t>(request_rows, 1)), kRowGroup);
+  const std::int64_t wanted = std::clamp(even, limits.fewest, limits.most);
+  return core::round_up(std::min(wanted, std::max<std::int64_t>(request_rows, 1)), limits.group);
 }
 
 std::int64_t items_of(std::int64_t request_rows, std::int64_t block_rows,
@@ -128,7 +137,7 @@ void choose_workers(const core::Attention& a, const CpuFacts& facts, const Shape
   std::int64_t items = items_of(product(shape.prefill_rows, a.group()), plan->q_tile, a);
   const std::int64_t decode = items_of(product(shape.decode_rows, a.group()), plan->decode_rows, a);
   items += plan->sharing == Sharing::kSplit ? product(decode, plan->max_chunks) : decode;
-  const CpuScratch layout = lay_out_scratch(a, plan->block_rows());
+  const CpuScratch layout = lay_out_scratch(a, *plan);
   plan->worker_bytes = layout.bytes;
   const std::uint64_t fit = kScratchBudget / (plan->worker_bytes + kCursorBytes);
   std::int64_t workers = std::min<std::int64_t>(facts.threads, std::max<std::int64_t>(items, 1));
@@ -217,10 +226,10 @@ Status plan_cpu_attention(const core::Attention& a, const CpuFacts& facts, std::
   TW_TRY(choose_variant(a, facts, shape, variant, plan, &split_forced));
   plan->workers = std::max(facts.threads, 1);
   if (plan->variant == CpuVariant::kReference) return {};
-  plan->q_tile =
-      rows_of_block(shape.all_prefill, product(shape.prefill_rows, a.group()), plan->workers);
-  plan->decode_rows =
-      rows_of_block(shape.all_decode, product(shape.decode_rows, a.group()), plan->workers);
+  plan->q_tile = rows_of_block(shape.all_prefill, product(shape.prefill_rows, a.group()),
+                               plan->workers, plan->prefill_on_amx ? kAmxLimits : kSimdLimits);
+  plan->decode_rows = rows_of_block(shape.all_decode, product(shape.decode_rows, a.group()),
+                                    plan->workers, kSimdLimits);
   plan->decode_request_rows = shape.decode_rows;
   plan->max_chunks = shape.decode ? core::bound_chunks(a.kv.max_kv_len, a.kv_heads) : 0;
   TW_TRY(choose_sharing(a, shape, split_forced, plan));

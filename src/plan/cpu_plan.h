@@ -41,8 +41,6 @@ struct CpuPlan {
   std::uint64_t worker_bytes;        // scratch of a worker, a multiple of 256
   // The workspace: a cursor of every worker, their scratch, the partials.
   std::uint64_t scratch_offset, partials_offset, workspace_bytes;
-
-  std::int64_t block_rows() const { return q_tile > decode_rows ? q_tile : decode_rows; }
 };
 
 constexpr std::uint64_t kMaxWorkspaceBytes = std::uint64_t{256} << 20;

@@ -6,6 +6,8 @@
 #include "core/attention.h"
 #include "core/rows.h"
 #include "core/types.h"
+#include "plan/amx_scratch.h"
+#include "plan/cpu_plan.h"
 
 namespace tilewise::plan {
 
@@ -38,17 +40,19 @@ struct CpuScratch {
   std::uint64_t q, scores, output, maximum, sum, decay, k, v, staging;
   std::uint64_t fold_output, fold_maximum, fold_sum;
   std::uint64_t converted;
+  std::uint64_t amx;    // start of plan/amx_scratch.h's layout, if the plan uses tiles
   std::uint64_t bytes;  // a multiple of 256
 };
 
-// For blocks of at most `rows` rows.
-constexpr CpuScratch lay_out_scratch(const core::Attention& a, std::int64_t rows) {
+constexpr CpuScratch lay_out_scratch(const core::Attention& a, const CpuPlan& plan) {
   CpuScratch s{};
   const auto take = [&s](std::int64_t floats) {
     const std::uint64_t at = s.bytes;
     s.bytes += static_cast<std::uint64_t>(core::round_up(floats, 16)) * sizeof(float);
     return at;
   };
+  const bool simd_prefill = !plan.prefill_on_amx && plan.q_tile > plan.decode_rows;
+  const std::int64_t rows = simd_prefill ? plan.q_tile : plan.decode_rows;
   const std::int64_t padded = core::round_up(rows, kRowGroup);
   s.dim_pad = core::round_up(a.head_dim, 16);
   s.v_pad = core::round_up(a.v_head_dim, 16);
@@ -67,6 +71,8 @@ constexpr CpuScratch lay_out_scratch(const core::Attention& a, std::int64_t rows
   s.converted = s.bytes;
   s.bytes += converted_bytes(a);
   s.bytes = (s.bytes + 255) / 256 * 256;
+  s.amx = s.bytes;
+  if (plan.prefill_on_amx) s.bytes += lay_out_amx(a.head_dim, a.v_head_dim, plan.q_tile).bytes;
   return s;
 }
 

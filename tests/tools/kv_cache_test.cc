@@ -16,7 +16,8 @@ constexpr CacheShape kShape{/*layers=*/2, /*kv_heads=*/3, /*head_dim=*/8, TW_DTY
 std::set<std::int32_t> pages_of(const tw_kv_cache& kv) {
   std::set<std::int32_t> pages;
   for (std::int64_t i = 0; i < kv.page_table_rows * kv.page_table_width; ++i) {
-    if (kv.page_table[i] >= 0) EXPECT_TRUE(pages.insert(kv.page_table[i]).second) << "shared page";
+    const std::int32_t page = kv.page_table[i];
+    if (page >= 0 && !pages.insert(page).second) ADD_FAILURE() << "page " << page << " is shared";
   }
   return pages;
 }

@@ -51,7 +51,7 @@ TEST(Pretokenizer, KnowsClassesBeyondAscii) {
 
 TEST(Pretokenizer, LosesNoByteOfBrokenText) {
   std::string text;
-  for (int i = 0; i < 4096; ++i) text.push_back(static_cast<char>(i * 2654435761u >> 13));
+  for (unsigned i = 0; i < 4096; ++i) text.push_back(static_cast<char>(i * 2654435761u >> 13));
   std::string joined;
   for (const auto piece : pretokenize(text)) {
     EXPECT_FALSE(piece.empty());

@@ -44,11 +44,14 @@ struct BadFile {
   const char* message;  // part of the error's text
 };
 
-std::vector<BadFile> bad_files() {
-  const auto one = [](const std::string& entry, std::size_t bytes) {
-    return file_of("{\"t\":" + entry + "}", bytes);
-  };
-  const std::string good = R"({"dtype":"BF16","shape":[2],"data_offsets":[0,4]})";
+std::string one_tensor(const std::string& entry, std::size_t bytes) {
+  return file_of("{\"t\":" + entry + "}", bytes);
+}
+
+constexpr const char* kGoodEntry = R"({"dtype":"BF16","shape":[2],"data_offsets":[0,4]})";
+
+std::vector<BadFile> files_with_a_bad_header() {
+  const std::string good = kGoodEntry;
   return {
       {"Empty", "", "no header length"},
       {"SevenBytes", std::string(7, '\0'), "no header length"},
@@ -63,52 +66,78 @@ std::vector<BadFile> bad_files() {
       {"DeepNesting", file_of("{\"t\":" + std::string(5000, '[') + std::string(5000, ']') + "}", 0),
        "too deep"},
       {"NameTwice", file_of("{\"t\":" + good + ",\"t\":" + good + "}", 4), "twice"},
-      {"FieldTwice", one(R"({"dtype":"BF16","dtype":"F32","shape":[2],"data_offsets":[0,4]})", 4),
+      {"FieldTwice",
+       one_tensor(R"({"dtype":"BF16","dtype":"F32","shape":[2],"data_offsets":[0,4]})", 4),
        "twice"},
-      {"EntryIsNumber", one("4", 0), "wanted an object"},
-      {"ExtraField", one(R"({"dtype":"U8","shape":[],"data_offsets":[0,1],"x":1})", 1),
+  };
+}
+
+std::vector<BadFile> files_with_a_bad_entry() {
+  return {
+      {"EntryIsNumber", one_tensor("4", 0), "wanted an object"},
+      {"ExtraField", one_tensor(R"({"dtype":"U8","shape":[],"data_offsets":[0,1],"x":1})", 1),
        "wanted an object"},
-      {"NoDtype", one(R"({"type":"U8","shape":[],"data_offsets":[0,1]})", 1), "lacks dtype"},
-      {"DtypeIsNumber", one(R"({"dtype":8,"shape":[],"data_offsets":[0,1]})", 1), "not a string"},
-      {"UnknownDtype", one(R"({"dtype":"F128","shape":[],"data_offsets":[0,1]})", 1),
+      {"NoDtype", one_tensor(R"({"type":"U8","shape":[],"data_offsets":[0,1]})", 1), "lacks dtype"},
+      {"DtypeIsNumber", one_tensor(R"({"dtype":8,"shape":[],"data_offsets":[0,1]})", 1),
+       "not a string"},
+      {"UnknownDtype", one_tensor(R"({"dtype":"F128","shape":[],"data_offsets":[0,1]})", 1),
        "unknown dtype"},
-      {"ShapeIsNumber", one(R"({"dtype":"U8","shape":1,"data_offsets":[0,1]})", 1), "not an array"},
-      {"NegativeExtent", one(R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})", 1),
+      {"ShapeIsNumber", one_tensor(R"({"dtype":"U8","shape":1,"data_offsets":[0,1]})", 1),
+       "not an array"},
+      {"NegativeExtent", one_tensor(R"({"dtype":"U8","shape":[-1],"data_offsets":[0,1]})", 1),
        "not negative"},
-      {"FractionalExtent", one(R"({"dtype":"U8","shape":[1.0],"data_offsets":[0,1]})", 1),
+      {"FractionalExtent", one_tensor(R"({"dtype":"U8","shape":[1.0],"data_offsets":[0,1]})", 1),
        "not negative"},
-      {"NestedExtent", one(R"({"dtype":"U8","shape":[[]],"data_offsets":[0,1]})", 1),
+      {"NestedExtent", one_tensor(R"({"dtype":"U8","shape":[[]],"data_offsets":[0,1]})", 1),
        "not negative"},
       {"ExtentAbove64Bits",
-       one(R"({"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,1]})", 1),
+       one_tensor(R"({"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,1]})", 1),
        "not negative"},
       {"ProductOverflows",
-       one(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})", 0),
+       one_tensor(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})", 0),
        "overflows"},
       {"ElementSizeOverflows",
-       one(R"({"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]})", 0),
+       one_tensor(R"({"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]})", 0),
        "overflows"},
-      {"ShapeTooSmall", one(R"({"dtype":"BF16","shape":[2],"data_offsets":[0,5]})", 5), "disagree"},
-      {"ShapeTooLarge", one(R"({"dtype":"BF16","shape":[3],"data_offsets":[0,4]})", 4), "disagree"},
-      {"OneOffset", one(R"({"dtype":"U8","shape":[1],"data_offsets":[0]})", 1), "not a pair"},
-      {"OffsetsFall", one(R"({"dtype":"U8","shape":[0],"data_offsets":[1,0]})", 1), "do not lie"},
-      {"OffsetsPastTheEnd", one(R"({"dtype":"U8","shape":[2],"data_offsets":[0,2]})", 1),
+      {"ShapeTooSmall", one_tensor(R"({"dtype":"BF16","shape":[2],"data_offsets":[0,5]})", 5),
+       "disagree"},
+      {"ShapeTooLarge", one_tensor(R"({"dtype":"BF16","shape":[3],"data_offsets":[0,4]})", 4),
+       "disagree"},
+      {"OneOffset", one_tensor(R"({"dtype":"U8","shape":[1],"data_offsets":[0]})", 1),
+       "not a pair"},
+      {"OffsetsFall", one_tensor(R"({"dtype":"U8","shape":[0],"data_offsets":[1,0]})", 1),
+       "do not lie"},
+      {"OffsetsPastTheEnd", one_tensor(R"({"dtype":"U8","shape":[2],"data_offsets":[0,2]})", 1),
        "do not lie"},
       {"OffsetsWrap",
-       one(R"({"dtype":"U8","shape":[1],"data_offsets":[18446744073709551615,0]})", 1),
+       one_tensor(R"({"dtype":"U8","shape":[1],"data_offsets":[18446744073709551615,0]})", 1),
        "do not lie"},
-      {"NegativeOffset", one(R"({"dtype":"U8","shape":[1],"data_offsets":[-1,0]})", 1),
+      {"NegativeOffset", one_tensor(R"({"dtype":"U8","shape":[1],"data_offsets":[-1,0]})", 1),
        "not negative"},
+  };
+}
+
+std::vector<BadFile> files_whose_parts_disagree() {
+  return {
       {"Overlap",
        file_of(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
                R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
                4),
        "overlap"},
-      {"HoleInFront", one(R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]})", 2), "no tensor"},
-      {"BytesLeftOver", one(good, 6), "no tensor"},
+      {"HoleInFront", one_tensor(R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]})", 2),
+       "no tensor"},
+      {"BytesLeftOver", one_tensor(kGoodEntry, 6), "no tensor"},
       {"MetadataIsArray", file_of(R"({"__metadata__":[]})", 0), "__metadata__"},
       {"MetadataOfNumbers", file_of(R"({"__metadata__":{"a":1}})", 0), "__metadata__"},
   };
+}
+
+std::vector<BadFile> bad_files() {
+  std::vector<BadFile> all = files_with_a_bad_header();
+  for (const auto& more : {files_with_a_bad_entry(), files_whose_parts_disagree()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 class BadSafetensors : public testing::TestWithParam<BadFile> {};

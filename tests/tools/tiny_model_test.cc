@@ -220,13 +220,13 @@ Ids TinyModel::greedy(Ids ids, std::int64_t count) const {
 
 namespace {
 
-struct Run {
+struct Finished {
   int status;
   std::string out, err;
   json document() const { return json::parse(out); }
 };
 
-Run run(const GenerateOptions& options) {
+Finished run(const GenerateOptions& options) {
   std::ostringstream out;
   std::ostringstream err;
   const int status = run_generate(options, out, err);
@@ -257,7 +257,7 @@ std::vector<std::string> prompts_of_many_lengths() {
 }
 
 std::vector<Ids> outputs(const GenerateOptions& options) {
-  const Run done = run(options);
+  const Finished done = run(options);
   EXPECT_EQ(done.status, 0) << done.err;
   std::vector<Ids> all;
   if (done.status != 0) return all;
@@ -313,7 +313,7 @@ TEST(TinyModelTest, StreamsTheTextOfASinglePrompt) {
   GenerateOptions options = options_for(model, {"abc"});
   const std::string text = run(options).document()["prompts"][0]["text"];
   options.json = false;
-  const Run streamed = run(options);
+  const Finished streamed = run(options);
   EXPECT_EQ(streamed.out, text + "\n");
   EXPECT_NE(streamed.err.find("tokens/s"), std::string::npos);
 }
@@ -331,7 +331,7 @@ TEST(TinyModelTest, BadArgumentsEndWithStatus2AndNameTheOption) {
   const TinyModel model;
   const GenerateOptions good = options_for(model, {"x"});
   const auto expect_refused = [](const GenerateOptions& options, const std::string& name) {
-    const Run done = run(options);
+    const Finished done = run(options);
     EXPECT_EQ(done.status, 2) << name;
     EXPECT_NE(done.err.find(name), std::string::npos) << done.err;
     EXPECT_EQ(done.out, "");

@@ -19,6 +19,7 @@ using Ids = std::vector<std::int32_t>;
 // a..f, space, both bytes of e with acute, and three merges; two special tokens, one inside the
 // other.
 json small_model() {
+  const auto pair = [](const char* left, const char* right) { return json::array({left, right}); };
   const json vocab = {{"a", 0},      {"b", 1},  {"c", 2},      {"d", 3},
                       {"e", 4},      {"f", 5},  {"\u0120", 6}, {"\u00C3", 7},
                       {"\u00A9", 8}, {"ab", 9}, {"abc", 10},   {"bc", 11}};
@@ -29,7 +30,9 @@ json small_model() {
            {{"type", "Sequence"},
             {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, byte_level}}}},
           {"model",
-           {{"type", "BPE"}, {"vocab", vocab}, {"merges", {{"b", "c"}, {"a", "b"}, {"a", "bc"}}}}}};
+           {{"type", "BPE"},
+            {"vocab", vocab},
+            {"merges", json::array({pair("b", "c"), pair("a", "b"), pair("a", "bc")})}}}};
 }
 
 TEST(Tokenizer, MergesInTheOrderOfTheList) {
@@ -74,7 +77,7 @@ TEST(Tokenizer, RefusesOtherKindsOfTokenizer) {
   model["normalizer"] = {{"type", "NFC"}};
   EXPECT_THROW(Tokenizer{model}, InputError);
   model = small_model();
-  model["model"]["merges"].push_back({"a", "q"});
+  model["model"]["merges"].push_back(json::array({"a", "q"}));
   EXPECT_THROW(Tokenizer{model}, InputError);
   model = small_model();
   model["model"]["vocab"]["z"] = -4;

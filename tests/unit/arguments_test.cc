@@ -215,7 +215,7 @@ const Refusal kRefusals[] = {
     {"KScaleReserved", TW_UNSUPPORTED, "k_scale is set", [](Call& c) { c.args.k_scale = c.lse; }},
     {"BiasReserved", TW_UNSUPPORTED, "bias is set", [](Call& c) { c.args.bias = c.lse; }},
     {"KvSharedReserved", TW_UNSUPPORTED, "kv_shared is set", [](Call& c) { c.args.kv_shared = 1; }},
-    {"VariantUnknown", TW_UNSUPPORTED, "variant", [](Call& c) { c.args.variant = 99; }},
+    {"VariantUnknown", TW_INVALID_ARGUMENT, "variant is 99", [](Call& c) { c.args.variant = 99; }},
     {"AppendKNull", TW_INVALID_ARGUMENT, "append.k is null",
      [](Call& c) { c.args.append = &c.append, c.append.k = nullptr; }},
     {"AppendCacheOverlaps", TW_INVALID_ARGUMENT, "kv.k_batch_stride is 0",

@@ -51,7 +51,8 @@ double turned(const RopeCall& call, std::int64_t row, std::int64_t h, std::int64
   const std::int64_t other = call.partner(d);
   const std::int64_t pair =
       call.p.rope.pairs == PairStyle::kInterleaved ? d / 2 : std::min(d, other);
-  const double exponent = -2.0 * static_cast<double>(pair) / double{call.p.rope.rotary_dim};
+  const double exponent =
+      -2.0 * static_cast<double>(pair) / static_cast<double>(call.p.rope.rotary_dim);
   const double angle = position * std::pow(theta, exponent);
   const double sign = d < other ? -1.0 : 1.0;
   return double{call.x[at + d]} * std::cos(angle) +

@@ -1,6 +1,8 @@
 // Measurement of the limits. Each thread works on its own contiguous part, in whole cache lines.
 #include "bench/limits.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <thread>
 
 #include "bench/peak_kernels.h"
+#include "common/machine.h"
 
 namespace tilewise::bench {
 namespace {
@@ -18,6 +21,24 @@ constexpr std::size_t kLine = 64;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
+}
+
+// A processor for each of `threads` threads where there is exactly one for each: a scheduler may
+// leave young threads on one processor for longer than a measurement takes, which would halve a
+// limit. With fewer threads than processors it is left to the scheduler, which knows which of them
+// share a core.
+std::vector<std::size_t> placement(int threads) {
+  std::vector<std::size_t> processors = tools::usable_processors();
+  if (processors.size() != static_cast<std::size_t>(threads)) processors.clear();
+  return processors;
+}
+
+// Moves the calling thread. Without the right to do so it stays where it is.
+void run_on(std::size_t processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  sched_setaffinity(0, sizeof set, &set);
 }
 
 // Part `index` of `parts` of `range`.
@@ -109,20 +130,21 @@ const char* limit_unit(LimitKind kind) {
 }
 
 double timed_on_threads(int threads, const std::function<void(int)>& body) {
+  const std::vector<std::size_t> processors = placement(threads);
   std::atomic<int> ready{0};
   std::vector<Clock::time_point> begins(static_cast<std::size_t>(threads));
   std::vector<Clock::time_point> ends(static_cast<std::size_t>(threads));
-  const auto work = [&](int index) {
+  const auto work = [&](std::size_t index) {
+    if (!processors.empty()) run_on(processors[index]);
     ready.fetch_add(1);
     while (ready.load() < threads) std::this_thread::yield();
-    begins[static_cast<std::size_t>(index)] = Clock::now();
-    body(index);
-    ends[static_cast<std::size_t>(index)] = Clock::now();
+    begins[index] = Clock::now();
+    body(static_cast<int>(index));
+    ends[index] = Clock::now();
   };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work, i);
-  work(0);
-  for (std::thread& thread : others) thread.join();
+  std::vector<std::thread> workers;
+  for (std::size_t i = 0; i < begins.size(); ++i) workers.emplace_back(work, i);
+  for (std::thread& thread : workers) thread.join();
   return seconds_between(*std::min_element(begins.begin(), begins.end()),
                          *std::max_element(ends.begin(), ends.end()));
 }

@@ -31,9 +31,8 @@ std::string first_line(const std::string& path) {
 }
 
 int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  const std::size_t processors = usable_processors().size();
+  if (processors > 0) return static_cast<int>(processors);
   const unsigned count = std::thread::hardware_concurrency();
   return count == 0 ? 1 : static_cast<int>(count);
 }
@@ -60,6 +59,17 @@ std::vector<Cache> read_caches() {
 }
 
 }  // namespace
+
+std::vector<std::size_t> usable_processors() {
+  std::vector<std::size_t> processors;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return processors;
+  for (std::size_t i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) processors.push_back(i);
+  }
+  return processors;
+}
 
 Machine read_machine() {
   Machine machine{"unknown", usable_cores(), read_caches(), {}};

@@ -2,6 +2,7 @@
 // Read from Linux's /proc and /sys; what cannot be read stays empty.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,6 +25,9 @@ struct Machine {
 };
 
 Machine read_machine();
+
+// Numbers of the processors that this process may use, ascending; empty if the system does not say.
+std::vector<std::size_t> usable_processors();
 
 // Keys as the fields; bytes as numbers.
 nlohmann::ordered_json machine_json(const Machine& machine);

@@ -151,10 +151,12 @@ void silu_multiply(float* gate, const float* up, std::int64_t n) {
   const Floats d;
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
   const Vec one = hn::Set(d, 1.0f);
+  // Highway's Exp is not defined past the largest float; 1 + exp(88) still is one.
+  const Vec limit = hn::Set(d, 88.0f);
   std::int64_t i = 0;
   for (; i + step <= n; i += step) {
     const Vec x = hn::LoadU(d, gate + i);
-    const Vec silu = hn::Div(x, hn::Add(one, hn::Exp(d, hn::Neg(x))));
+    const Vec silu = hn::Div(x, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(x), limit))));
     hn::StoreU(hn::Mul(silu, hn::LoadU(d, up + i)), d, gate + i);
   }
   for (; i < n; ++i) gate[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];

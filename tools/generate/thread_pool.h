@@ -38,20 +38,30 @@ class ThreadPool {
   static void parallel_for(void* user, std::int64_t tasks, tw_task task, void* context);
 
  private:
+  struct Job {
+    std::int64_t first, tasks;
+    tw_task task;
+    void* context;
+  };
+  void run_batch(const Job& job);
   void work();
   void worker_loop();
-  std::uint64_t wait_for_job(std::uint64_t seen);
+  void wait_for_tasks();
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<std::uint64_t> job_{0};  // number of the latest job
-  std::atomic<std::int64_t> next_{0};  // next task of the job
-  std::atomic<std::int64_t> busy_{0};  // workers that have not finished the job
   std::atomic<bool> stop_{false};
-  std::int64_t tasks_ = 0;
-  tw_task task_ = nullptr;
-  void* context_ = nullptr;
+  // Number of the job in the upper half, its next task in the lower: a worker that comes late
+  // cannot take a task of one job for a task of another, and nobody waits for a worker that took
+  // none.
+  std::atomic<std::uint64_t> ticket_{0};
+  std::atomic<std::int64_t> done_{0};  // finished tasks of the job
+  // The job. Written only while the ticket is closed.
+  std::atomic<std::int64_t> first_{0};
+  std::atomic<std::int64_t> tasks_{0};
+  std::atomic<tw_task> task_{nullptr};
+  std::atomic<void*> context_{nullptr};
 };
 
 }  // namespace tilewise::generate

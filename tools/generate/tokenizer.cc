@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "generate/error.h"
 #include "generate/pretokenizer.h"
@@ -99,15 +100,20 @@ Tokenizer::Tokenizer(const json& model) {
   }
 }
 
+std::int32_t Tokenizer::add_token(const json& id, const std::string& text, std::string bytes) {
+  if (!id.is_number_integer() || id < 0 || id >= kMaxVocabulary)
+    fail("bad number for token " + text);
+  const auto index = id.get<std::size_t>();
+  if (index >= bytes_.size()) bytes_.resize(index + 1);
+  bytes_[index] = std::move(bytes);
+  return static_cast<std::int32_t>(index);
+}
+
 Tokenizer::Vocabulary Tokenizer::read_vocabulary(const json& vocab) {
   const auto bytes = bytes_by_character();
   Vocabulary ids;
   for (const auto& [text, id] : vocab.items()) {
-    if (!id.is_number_unsigned() || id >= kMaxVocabulary) fail("bad number for token " + text);
-    const auto index = id.get<std::size_t>();
-    if (index >= bytes_.size()) bytes_.resize(index + 1);
-    bytes_[index] = unspell(text, bytes);
-    ids.emplace(text, id.get<std::int32_t>());
+    ids.emplace(text, add_token(id, text, unspell(text, bytes)));
   }
   const auto spellings = byte_spellings();
   for (std::size_t byte = 0; byte < spellings.size(); ++byte) {
@@ -132,13 +138,8 @@ void Tokenizer::read_merges(const json& merges, const Vocabulary& vocab) {
 void Tokenizer::read_specials(const json& added) {
   for (const json& entry : added) {
     const std::string text = entry.at("content");
-    const json& id = entry.at("id");
-    if (!id.is_number_unsigned() || id >= kMaxVocabulary) fail("bad number for token " + text);
     if (text.empty()) fail("an added token is empty");
-    const auto index = id.get<std::size_t>();
-    if (index >= bytes_.size()) bytes_.resize(index + 1);
-    bytes_[index] = text;
-    specials_.push_back({text, id.get<std::int32_t>()});
+    specials_.push_back({text, add_token(entry.at("id"), text, text)});
     begins_special_[static_cast<unsigned char>(text[0])] = true;
   }
   std::stable_sort(specials_.begin(), specials_.end(), [](const Special& a, const Special& b) {

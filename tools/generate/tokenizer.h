@@ -36,6 +36,7 @@ class Tokenizer {
   };
   using Vocabulary = std::unordered_map<std::string, std::int32_t>;
 
+  std::int32_t add_token(const nlohmann::json& id, const std::string& text, std::string bytes);
   Vocabulary read_vocabulary(const nlohmann::json& vocab);
   void read_merges(const nlohmann::json& merges, const Vocabulary& vocab);
   void read_specials(const nlohmann::json& added);

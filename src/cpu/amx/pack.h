@@ -1,6 +1,7 @@
-// Packing of rows into tiles: Q^T and K and V^T as the tile products want them, and O^T back to rows.
-// Transposes happen inside 128-bit lanes on registers whose lanes were loaded from different rows, so
-// no step crosses lanes. Rows are read in pieces of 8 elements: head dims are multiples of 8.
+// Packing of rows into tiles: Q^T and K and V^T as the tile products want them, and O^T back to
+// rows. Transposes happen inside 128-bit lanes on registers whose lanes were loaded from different
+// rows, so no step crosses lanes. Rows are read in pieces of 8 elements: head dims are multiples
+// of 8.
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +12,7 @@ namespace tilewise::cpu::amx {
 namespace {
 
 constexpr int kTileBytes = 1024;
-constexpr int kTileRows = 16;  // also float32 columns
+constexpr int kTileRows = 16;   // also float32 columns
 constexpr int kTileDepth = 32;  // bf16 columns
 constexpr int kPieceBytes = 16;
 constexpr int kPiece = 8;  // elements

@@ -1,7 +1,7 @@
-// AMX tile instructions, one a function, so that tile numbers can be template values (the compiler's
-// intrinsics are macros that paste a literal). Loads and stores clobber memory: program order is what
-// the tiles see. All tiles are 16 rows of 64 bytes that lie 1,024 bytes each, without gaps.
-// Bodies take these as a type, so that tests can run them on a CPU without AMX.
+// AMX tile instructions, one a function, so that tile numbers can be template values (the
+// compiler's intrinsics are macros that paste a literal). Loads and stores clobber memory: program
+// order is what the tiles see. All tiles are 16 rows of 64 bytes that lie 1,024 bytes each, without
+// gaps. Bodies take these as a type, so that tests can run them on a CPU without AMX.
 #pragma once
 
 #include <cstdint>

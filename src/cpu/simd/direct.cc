@@ -85,13 +85,6 @@ HWY_INLINE void score_keys(const float* q, std::int64_t q_stride, const T* const
   }
 }
 
-constexpr std::int64_t kLineBytes = 64;
-
-HWY_INLINE void prefetch_row(const void* row, std::int64_t bytes) {
-  const char* at = static_cast<const char*>(row);
-  for (std::int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at + i, 0, 2);
-}
-
 struct DirectBlock {
   const Block& block;
   const BlockRows& rows;
@@ -99,26 +92,34 @@ struct DirectBlock {
   Logits logits;
 };
 
-// Scores of kRows rows from `row` on against the tile's lanes.
+// Scores of kRows rows from `row` on against the tile's lanes. Each of the passes over a tile's K
+// and V fetches a part of the tile `ahead` (null: none), so that memory is never idle.
 template <int kRows, class T>
-HWY_NOINLINE void score_tile(const DirectBlock& p, const KeyTile& tile, std::int64_t row) {
+HWY_NOINLINE void score_tile(const DirectBlock& p, const KeyTile& tile, const KeyTile* ahead,
+                             std::int64_t row) {
   const BodyScratch& scratch = p.scratch;
+  const std::int64_t dims = p.block.call().head_dim;
   const std::int64_t begin = __builtin_ctzll(tile.any) / kKeys * kKeys;
   const std::int64_t end = 64 - __builtin_clzll(tile.any);
   for (std::int64_t lane = begin; lane < end; lane += kKeys) {
     const T* keys[kKeys];
     for (std::int64_t i = 0; i < kKeys; ++i) keys[i] = static_cast<const T*>(tile.k[lane + i]);
-    score_keys<kRows>(scratch.q + row * scratch.dim_pad, scratch.dim_pad, keys,
-                      p.block.call().head_dim, scratch.scores + row * kTileKeys + lane);
+    for (std::int64_t i = 0; i < kKeys && ahead != nullptr; ++i) {
+      prefetch_row(ahead->k[lane + i], dims * static_cast<std::int64_t>(sizeof(T)));
+    }
+    score_keys<kRows>(scratch.q + row * scratch.dim_pad, scratch.dim_pad, keys, dims,
+                      scratch.scores + row * kTileKeys + lane);
   }
 }
 
 template <int kRows, class T>
-HWY_INLINE void accumulate_tile(const DirectBlock& p, const KeyTile& tile, std::int64_t row) {
+HWY_INLINE void accumulate_tile(const DirectBlock& p, const KeyTile& tile, const KeyTile* ahead,
+                                std::int64_t row) {
   const BodyScratch& scratch = p.scratch;
-  const std::uint64_t lanes = kRows == 1 ? tile.seen[row] : tile.any;
-  add_values<kRows, T>(scratch.scores + row * kTileKeys, lanes, tile.v, p.block.call().v_head_dim,
-                       scratch.decay + row, scratch.output + row * scratch.v_pad, scratch.v_pad);
+  add_values<kRows, T>({scratch.scores + row * kTileKeys, kRows == 1 ? tile.seen[row] : tile.any,
+                        tile.v, p.block.call().v_head_dim, scratch.decay + row,
+                        scratch.output + row * scratch.v_pad, scratch.v_pad,
+                        ahead != nullptr ? ahead->v : nullptr});
 }
 
 // Calls f with the number of rows of each pass as a constant. A request's rows are cut the same way
@@ -134,16 +135,18 @@ HWY_INLINE void for_passes(std::int64_t rows, F&& f) {
 }
 
 template <class T>
-HWY_INLINE void attend_tile(const DirectBlock& p, const KeyTile& tile) {
+HWY_INLINE void attend_tile(const DirectBlock& p, const KeyTile& tile, const KeyTile* ahead) {
   const std::int64_t count = p.block.count;
-  for_passes(count, [&](auto rows, std::int64_t row)
-                        HWY_ATTR { score_tile<decltype(rows)::value, T>(p, tile, row); });
+  for_passes(count, [&](auto rows, std::int64_t row) HWY_ATTR {
+    score_tile<decltype(rows)::value, T>(p, tile, row == 0 ? ahead : nullptr, row);
+  });
   for (std::int64_t r = 0; r < count; ++r) softmax_row(p.logits, p.rows, tile, r, p.scratch);
   if (tile.uniform()) {
-    for_passes(count, [&](auto rows, std::int64_t row)
-                          HWY_ATTR { accumulate_tile<decltype(rows)::value, T>(p, tile, row); });
+    for_passes(count, [&](auto rows, std::int64_t row) HWY_ATTR {
+      accumulate_tile<decltype(rows)::value, T>(p, tile, row == 0 ? ahead : nullptr, row);
+    });
   } else {
-    for (std::int64_t r = 0; r < count; ++r) accumulate_tile<1, T>(p, tile, r);
+    for (std::int64_t r = 0; r < count; ++r) accumulate_tile<1, T>(p, tile, nullptr, r);
   }
 }
 
@@ -170,15 +173,11 @@ struct AttendDirect {
     int now = 0;
     bool more = next_tile(p, keys.end, &first, &tiles[0]);
     while (more) {
-      const KeyTile& next = tiles[1 - now];
-      more = next_tile(p, keys.end, &first, &tiles[1 - now]);
-      if (more) {
-        for (std::int64_t i = 0; i < kTileKeys; ++i) {
-          prefetch_row(next.k[i], a.head_dim * static_cast<std::int64_t>(sizeof(T)));
-          prefetch_row(next.v[i], a.v_head_dim * static_cast<std::int64_t>(sizeof(T)));
-        }
-      }
-      attend_tile<T>(p, tiles[now]);
+      KeyTile& next = tiles[1 - now];
+      more = next_tile(p, keys.end, &first, &next);
+      // The next chunk's first tile, most likely of this worker too, is fetched but not attended.
+      const bool ahead = more || next_tile(p, rows.all.end, &first, &next);
+      attend_tile<T>(p, tiles[now], ahead ? &next : nullptr);
       now = 1 - now;
     }
   }

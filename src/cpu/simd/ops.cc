@@ -185,7 +185,7 @@ void sigmoid(std::int64_t count, float* f) {
     const auto e = hn::Exp(d, hn::Neg(hn::Abs(x)));
     const auto numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
     const auto y = hn::Div(numerator, hn::Add(one, e));
-    hn::StoreU(hn::IfThenElse(hn::Ne(x, x), x, y), d, f + i);
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(x), x, y), d, f + i);
   }
 }
 
@@ -196,7 +196,7 @@ void cap_values(float cap, std::int64_t count, float* f) {
   for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
     const auto x = hn::LoadU(d, f + i);
     const auto y = hn::Mul(vcap, hn::Tanh(d, hn::Div(x, vcap)));
-    hn::StoreU(hn::IfThenElse(hn::Ne(x, x), x, y), d, f + i);
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(x), x, y), d, f + i);
   }
 }
 

@@ -207,9 +207,9 @@ HWY_INLINE void accumulate_group(const PackedBlock& p, const KeyTile& tile, std:
     return;
   }
   for (std::int64_t r = 0; r < kRowGroup && first + r < p.block.count; ++r) {
-    add_values<1, T>(weights + r * kTileKeys, tile.seen[first + r], tile.v,
-                     p.block.call().v_head_dim, scratch.decay + first + r,
-                     output + r * scratch.v_pad, scratch.v_pad);
+    add_values<1, T>({weights + r * kTileKeys, tile.seen[first + r], tile.v,
+                      p.block.call().v_head_dim, scratch.decay + first + r,
+                      output + r * scratch.v_pad, scratch.v_pad, nullptr});
   }
 }
 

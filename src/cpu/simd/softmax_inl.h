@@ -139,58 +139,68 @@ HWY_INLINE void clear_state(std::int64_t count, const BodyScratch& scratch) {
   }
 }
 
-// The rows' own lanes of V only, in ascending order: the same sums as those over all lanes, since a
-// weight of 0 adds nothing, but no 0 * NaN. Columns [column, column + kVectors * kLanes) of kRows
-// rows; with kHalf the last vector is half a vector.
+constexpr std::int64_t kLineBytes = 64;
+
+HWY_INLINE void prefetch_row(const void* row, std::int64_t bytes) {
+  const char* at = static_cast<const char*>(row);
+  for (std::int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at + i, 0, 2);
+}
+
+// output = decay * output + weights V over `lanes` of a tile, for rows that follow each other.
+// Lanes that a row does not see have weight 0, which adds nothing to a sum but a NaN's 0 * NaN.
+struct ValueSum {
+  const float* weights;  // [rows][64]
+  std::uint64_t lanes;
+  const void* const* v;  // rows of V, v_dim elements
+  std::int64_t v_dim;
+  const float* decay;  // [rows]
+  float* output;       // [rows][v_pad]
+  std::int64_t v_pad;
+  const void* const* ahead;  // rows to prefetch on the way, or null
+};
+
+// Columns [column, column + kVectors * kLanes); with kHalf the last vector is half a vector.
 template <int kRows, int kVectors, bool kHalf, class T>
-HWY_INLINE void add_columns(const float* weights, std::uint64_t lanes, const void* const* v,
-                            std::int64_t column, const float* decay, float* output,
-                            std::int64_t v_pad) {
+HWY_INLINE void add_columns(const ValueSum& sum, std::int64_t column) {
   const FloatTag d;
-  VectorRows<kRows, kVectors> sum;
+  float* output = sum.output + column;
+  const bool prefetch = column == 0 && sum.ahead != nullptr;
+  VectorRows<kRows, kVectors> total;
   for (std::int64_t r = 0; r < kRows; ++r) {
     for (std::int64_t i = 0; i < kVectors; ++i) {
-      sum[r][i] =
-          hn::Mul(hn::Load(d, output + r * v_pad + column + i * kLanes), hn::Set(d, decay[r]));
+      total[r][i] =
+          hn::Mul(hn::Load(d, output + r * sum.v_pad + i * kLanes), hn::Set(d, sum.decay[r]));
     }
   }
-  for (std::uint64_t left = lanes; left != 0; left &= left - 1) {
+  for (std::uint64_t left = sum.lanes; left != 0; left &= left - 1) {
     const std::int64_t lane = __builtin_ctzll(left);
-    const T* row = static_cast<const T*>(v[lane]) + column;
+    const T* row = static_cast<const T*>(sum.v[lane]) + column;
+    if (prefetch) prefetch_row(sum.ahead[lane], sum.v_dim * static_cast<std::int64_t>(sizeof(T)));
     Vectors<kVectors> values;
     for (std::int64_t i = 0; i < kVectors; ++i) {
       values[i] = kHalf && i + 1 == kVectors ? load_half(row + i * kLanes)
                                              : load_float(d, row + i * kLanes);
     }
     for (std::int64_t r = 0; r < kRows; ++r) {
-      const FloatVec weight = hn::Set(d, weights[r * kTileKeys + lane]);
+      const FloatVec weight = hn::Set(d, sum.weights[r * kTileKeys + lane]);
       for (std::int64_t i = 0; i < kVectors; ++i) {
-        sum[r][i] = hn::MulAdd(weight, values[i], sum[r][i]);
+        total[r][i] = hn::MulAdd(weight, values[i], total[r][i]);
       }
     }
   }
   for (std::int64_t r = 0; r < kRows; ++r) {
     for (std::int64_t i = 0; i < kVectors; ++i) {
-      hn::Store(sum[r][i], d, output + r * v_pad + column + i * kLanes);
+      hn::Store(total[r][i], d, output + r * sum.v_pad + i * kLanes);
     }
   }
 }
 
-// output = decay * output + weights V over `lanes`, for kRows rows that follow each other.
 template <int kRows, class T>
-HWY_NOINLINE void add_values(const float* weights, std::uint64_t lanes, const void* const* v,
-                             std::int64_t v_dim, const float* decay, float* output,
-                             std::int64_t v_pad) {
+HWY_NOINLINE void add_values(const ValueSum& sum) {
   std::int64_t c = 0;
-  for (; c + 4 * kLanes <= v_dim; c += 4 * kLanes) {
-    add_columns<kRows, 4, false, T>(weights, lanes, v, c, decay, output, v_pad);
-  }
-  for (; c + kLanes <= v_dim; c += kLanes) {
-    add_columns<kRows, 1, false, T>(weights, lanes, v, c, decay, output, v_pad);
-  }
-  if (kHasHalves && c < v_dim) {
-    add_columns<kRows, 1, true, T>(weights, lanes, v, c, decay, output, v_pad);
-  }
+  for (; c + 4 * kLanes <= sum.v_dim; c += 4 * kLanes) add_columns<kRows, 4, false, T>(sum, c);
+  for (; c + kLanes <= sum.v_dim; c += kLanes) add_columns<kRows, 1, false, T>(sum, c);
+  if (kHasHalves && c < sum.v_dim) add_columns<kRows, 1, true, T>(sum, c);
 }
 
 // The address of a call's function for its cache type.
