@@ -231,7 +231,7 @@ def print_row(result: dict) -> None:
     prefill = result["q_len"] > 1
     unit, key = ("GFLOP/s", "gflops") if prefill else ("GB/s", "gb_s")
     print(
-        f"{result['name']:<32} {result['tilewise']['ms_median']:>9.3f} {result['torch']['ms_median']:>9.3f}"
+        f"{result['name']:<36} {result['tilewise']['ms_median']:>9.3f} {result['torch']['ms_median']:>9.3f}"
         f" {result['tilewise_' + key]:>9.1f} {result['torch_' + key]:>9.1f} {unit:<8}"
         f" {result['speedup']:>7.2f}",
         flush=True,
@@ -247,11 +247,11 @@ def run_bench(options: argparse.Namespace) -> dict:
 
 
 def print_bench(document: dict) -> None:
-    print(f"{'row':<32} {'ms':>9} {'rate':>9} {'':<8} {'limit':>9} {'':<9} {'share':>7}")
+    print(f"{'row':<36} {'ms':>9} {'rate':>9} {'':<8} {'limit':>9} {'':<9} {'share':>7}")
     for row in document["rows"]:
         rate = row["gflops"] if row["limit_unit"] == "GFLOP/s" else row["gb_s"]
         print(
-            f"{row['name']:<32} {row['ms_median']:>9.3f} {rate:>9.1f} {row['limit_unit']:<8}"
+            f"{row['name']:<36} {row['ms_median']:>9.3f} {rate:>9.1f} {row['limit_unit']:<8}"
             f" {row['limit']:>9.1f} {row['limit_name']:<9} {100 * row['share']:>5.1f} %"
         )
 
@@ -279,7 +279,7 @@ def compare_with_torch(options: argparse.Namespace, document: dict) -> None:
     os.environ.setdefault("TILEWISE_LIBRARY", str(options.build / "libtilewise.so"))
     torch.set_num_threads(options.threads)
     document |= {"torch": torch.__version__, "rows": []}
-    print(f"\n{'row':<32} {'ours ms':>9} {'torch ms':>9} {'ours':>9} {'torch':>9} {'':<8} {'speedup':>7}")
+    print(f"\n{'row':<36} {'ours ms':>9} {'torch ms':>9} {'ours':>9} {'torch':>9} {'':<8} {'speedup':>7}")
     for row in all_rows():
         if re.search(options.filter, row.name):
             document["rows"].append(measure(row, options))

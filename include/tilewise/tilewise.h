@@ -141,8 +141,8 @@ typedef struct tw_mask {
   int64_t bytes;            /* extent of data; 0 = not checked on the device */
 } tw_mask;
 
-/* Rows to append: row i of request r, head h at k + row*k_token_stride (+ r*k_batch_stride if
- * dense) + h*k_head_stride, row = q_indptr[r] + i or i; its position is kv_len - q_len + i. */
+/* Rows to append: row i of request r, head h at k + r*k_batch_stride + row*k_token_stride +
+ * h*k_head_stride, row as in q; its position is kv_len - q_len + i. */
 typedef struct tw_new_kv {
   uint32_t struct_size;
   tw_dtype dtype; /* 0 = kv_dtype; converted to kv_dtype with round to nearest even */

@@ -36,6 +36,12 @@ struct RowPlace {
   core::KvLocation slot;  // in the cache
 };
 
+bool writes_q(const core::QkPrep& p) { return p.q_out.data != nullptr && p.q_heads > 0; }
+
+bool writes_kv(const core::QkPrep& p) {
+  return (p.has_cache || p.k_out.data != nullptr || p.v_out.data != nullptr) && p.kv_heads > 0;
+}
+
 bool by_position(const core::QkPrep& p) { return p.has_cache && p.slot_mapping == nullptr; }
 
 core::RequestKv open_cache(const core::QkPrep& p, std::int32_t r) {
@@ -204,10 +210,10 @@ void prepare_span(const Prep& prep, const RowSpan& span) {
     const RowPlace place = place_row(prep, cache, span, i, core::IgnoreFaults{});
     const Row row{prep, span, i, place, rope};
     if (p.rope.cos != nullptr && place.rotatable) load_rope_row(p.rope, place.position, &rope);
-    if (p.q_out.data != nullptr && place.rotatable) {
+    if (writes_q(p) && place.rotatable) {
       for (std::int64_t h = 0; h < p.q_heads; ++h) prepare_q(row, h);
     }
-    if (p.has_cache || p.k_out.data != nullptr || p.v_out.data != nullptr) {
+    if (writes_kv(p)) {
       for (std::int64_t h = 0; h < p.kv_heads; ++h) prepare_kv(row, h);
     }
   }
@@ -224,6 +230,8 @@ void load_weights(const core::QkPrep& p, const void* from, float* to) {
 }  // namespace
 
 void run_qk_prep(const core::QkPrep& p, const Parallel& parallel, FaultRecord* faults) {
+  // Without an output there is no array whose extent bounds the number of rows.
+  if (!writes_q(p) && !writes_kv(p)) return;
   Prep prep{p,
             ops_kernels(p.dtype),
             ops_kernels(p.kv_dtype),

@@ -48,6 +48,7 @@ void rotate_span(const Rotation& rotation, const RowSpan& span) {
 }  // namespace
 
 void run_rope(const core::Rope& p, const Parallel& parallel, FaultRecord* faults) {
+  if (p.heads <= 0) return;  // no array whose extent bounds the number of rows
   const Rotation rotation{p, ops_kernels(p.dtype), {p.positions, p.start, false}};
   if (faults != nullptr) {
     const FaultRecorder report(faults);

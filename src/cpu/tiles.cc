@@ -186,32 +186,37 @@ bool open_tile(const Block& block, const BlockRows& rows, std::int64_t first, st
   return true;
 }
 
-void finish_row(const Block& block, std::int64_t row, const RowState& state) {
+RowEnd end_row(const Block& block, std::int64_t row, float maximum, float sum) {
   const core::Attention& a = block.call();
   const bool ragged = a.q_indptr != nullptr;
   const std::int32_t request = block.keys.cache.request;
   const std::int64_t query_row = block.query_row(row);
   const std::int64_t head = block.head(row);
   const core::RequestRows& all = block.keys.rows;
-  const std::int64_t at = core::row_offset(a.o_stride, ragged, request, all, query_row, head);
-  float factor = 0.0f;
-  if (state.maximum != -INFINITY) {
-    core::SinkResult end{1.0f, state.sum};
-    if (a.sinks != nullptr) end = core::enter_sink(state.maximum, state.sum, a.sinks[head]);
-    factor = end.scale / end.sum;
+  if (a.lse != nullptr) {
+    a.lse[core::row_offset(a.lse_stride, ragged, request, all, query_row, head)] =
+        core::natural_lse(maximum, sum);
   }
+  const std::int64_t at = core::row_offset(a.o_stride, ragged, request, all, query_row, head);
+  void* output = static_cast<char*>(a.o) + at * core::size_of(a.o_dtype);
+  if (maximum == -INFINITY) return {0.0f, output};
+  core::SinkResult end{1.0f, sum};
+  if (a.sinks != nullptr) end = core::enter_sink(maximum, sum, a.sinks[head]);
+  return {end.scale / end.sum, output};
+}
+
+void finish_row(const Block& block, std::int64_t row, const RowState& state) {
+  const core::Attention& a = block.call();
+  const RowEnd end = end_row(block, row, state.maximum, state.sum);
   // + 0: a zero has one sign, whichever keys that a row does not see were added to it as zeros.
   if (a.o_dtype == core::DType::kFp32) {
-    float* o = static_cast<float*>(a.o) + at;
-    for (std::int64_t d = 0; d < a.v_head_dim; ++d) o[d] = state.output[d] * factor + 0.0f;
+    float* o = static_cast<float*>(end.output);
+    for (std::int64_t d = 0; d < a.v_head_dim; ++d) o[d] = state.output[d] * end.factor + 0.0f;
   } else {
     for (std::int64_t d = 0; d < a.v_head_dim; ++d) {
-      core::store_element(a.o, a.o_dtype, at + d, state.output[d] * factor + 0.0f);
+      core::store_element(end.output, a.o_dtype, d, state.output[d] * end.factor + 0.0f);
     }
   }
-  if (a.lse == nullptr) return;
-  a.lse[core::row_offset(a.lse_stride, ragged, request, all, query_row, head)] =
-      core::natural_lse(state.maximum, state.sum);
 }
 
 }  // namespace tilewise::cpu

@@ -77,6 +77,14 @@ struct RowState {
   const float* output;  // v_head_dim
 };
 
+// Where a row's output goes and what it is multiplied by on the way: its 1 / sum, after the head's
+// sink. Stores the row's lse.
+struct RowEnd {
+  float factor;
+  void* output;
+};
+RowEnd end_row(const Block& block, std::int64_t row, float maximum, float sum);
+
 // Normalises, lets the head's sink in, and stores o and lse of a row of the block.
 void finish_row(const Block& block, std::int64_t row, const RowState& state);
 

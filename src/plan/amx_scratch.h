@@ -8,7 +8,7 @@
 
 namespace tilewise::plan {
 
-// Rows of a block at most. K and V are packed once a block: 128 rows cost 5 to 10 % of the speed at
+// Rows of a block at most. K and V are packed once a block: 128 rows cost 8 to 12 % of the speed at
 // 2,048 keys.
 constexpr std::int64_t kAmxBlockRows = 256;
 
@@ -16,20 +16,17 @@ constexpr std::int64_t kAmxBlockRows = 256;
 constexpr std::int64_t kAmxBandRows = 32;
 
 // Keys of one online softmax step, at absolute multiples. Part of the bits. Long steps load and
-// store the output tiles and rescale them less often (512 against 256 keys: 7 % faster at D = 128);
-// at D <= 64 the scores of 512 keys cost as much, and above 256 the packed step no longer fits the
-// L2.
+// store the output tiles and rescale them less often (512 against 256 keys: 7 to 9 % faster at D =
+// 64 and 128, 1,024 as fast as 512); above head dims of 256 the packed step would leave the L2.
 constexpr std::int64_t amx_step_keys(std::int64_t head_dim, std::int64_t v_head_dim) {
-  const std::int64_t dim = head_dim > v_head_dim ? head_dim : v_head_dim;
-  return dim > 64 && dim <= 256 ? 512 : 256;
+  return head_dim <= 256 && v_head_dim <= 256 ? 512 : 256;
 }
 
 // Byte offsets, each a multiple of 64.
 struct AmxScratch {
   std::int64_t rows;  // padded to whole bands
   std::uint64_t q, k, v, output, scores, weights, maximum, sum, seen, slopes, positions, odd;
-  std::uint64_t row_major;  // 16 rows of float32 on their way out
-  std::uint64_t bytes;      // a multiple of 256
+  std::uint64_t bytes;  // a multiple of 256
 };
 
 // For blocks of at most `rows` rows.
@@ -59,7 +56,6 @@ constexpr AmxScratch lay_out_amx(std::int64_t head_dim, std::int64_t v_head_dim,
   s.slopes = take(s.rows * 4);
   s.positions = take(s.rows * 8);
   s.odd = take(keys * v_head_dim * 2);
-  s.row_major = take(16 * v_tiles * 16 * 4);
   s.bytes = (s.bytes + 255) / 256 * 256;
   return s;
 }

@@ -112,8 +112,9 @@ std::uint64_t partials_bytes(const core::Attention& a, const CpuPlan& plan) {
 }
 
 Status choose_sharing(const core::Attention& a, const Shape& shape, bool forced, CpuPlan* plan) {
-  const std::int64_t packed = product(shape.decode_rows, a.group());
-  const std::int64_t items = items_of(packed, plan->decode_rows, a);
+  // A ragged request may have a single row.
+  const std::int64_t rows = a.q_indptr != nullptr ? 1 : shape.decode_rows;
+  const std::int64_t items = items_of(product(rows, a.group()), plan->decode_rows, a);
   plan->decode_slots = product(product(shape.decode_rows, a.batch), a.q_heads);
   const std::uint64_t bytes = partials_bytes(a, *plan);
   const bool few = items < product(plan->workers, kItemsPerWorker);
@@ -206,11 +207,11 @@ void explain_decode(const core::Attention& a, const Shape& shape, const CpuPlan&
       static_cast<long long>(plan.max_chunks), static_cast<long long>(core::kKeyTile));
   const auto items = static_cast<long long>(items_of(packed, plan.decode_rows, a));
   if (plan.sharing == Sharing::kSplit) {
-    text->line("sharing: split: %lld blocks are few for %d workers, so chunks are items too\n",
-               items, plan.workers);
+    text->line("sharing: split: blocks may be few for %d workers, so chunks are items too\n",
+               plan.workers);
   } else {
     text->line(
-        "sharing: self: a worker runs and folds all chunks of a block (%lld blocks, %d "
+        "sharing: self: a worker runs and folds all chunks of a block (up to %lld blocks, %d "
         "workers)\n",
         items, plan.workers);
   }

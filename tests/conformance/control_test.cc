@@ -44,6 +44,8 @@ const Planted kErrors[] = {
     {"V's stride taken for K's",
      [](verify::Call& call) { std::swap(call.kv().v_head_stride, call.kv().v_token_stride); }}};
 
+std::ostream& operator<<(std::ostream& out, const Planted& p) { return out << p.what; }
+
 class PlantedError : public testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedError, IsSeen) {

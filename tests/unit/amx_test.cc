@@ -50,19 +50,19 @@ struct EmulatedTiles {
   }
   template <int kSum, int kA, int kB>
   static void multiply() {
-    std::uint16_t a[512], b[512];
+    std::uint16_t a[16][16][2], b[16][16][2];  // [row][depth pair] and [depth pair][column]
     std::memcpy(a, tiles[kA], kBytes);
     std::memcpy(b, tiles[kB], kBytes);
     for (int m = 0; m < 16; ++m) {
-      for (int n = 0; n < 16; ++n) {
-        float sums[2] = {0.0f, 0.0f};
-        for (int k = 0; k < 32; ++k) {
-          const float x = core::bf16_to_float(a[m * 32 + k]);
-          const float y = core::bf16_to_float(b[k / 2 * 32 + 2 * n + k % 2]);
-          sums[k % 2] = __builtin_fmaf(x, y, sums[k % 2]);
+      float sums[2][16] = {};
+      for (int k = 0; k < 32; ++k) {
+        const float x = core::bf16_to_float(a[m][k / 2][k % 2]);
+        for (int n = 0; n < 16; ++n) {
+          const float y = core::bf16_to_float(b[k / 2][n][k % 2]);
+          sums[k % 2][n] = __builtin_fmaf(x, y, sums[k % 2][n]);
         }
-        tiles[kSum][m * 16 + n] += sums[0] + sums[1];
       }
+      for (int n = 0; n < 16; ++n) tiles[kSum][m * 16 + n] += sums[0][n] + sums[1][n];
     }
   }
 };

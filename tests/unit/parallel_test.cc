@@ -84,6 +84,7 @@ TEST(Parallel, TakesMoreTasksThanThreads) {
 TEST(Parallel, ServesManyCallersAtOnce) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
+  callers.reserve(8);
   for (int c = 0; c < 8; ++c) {
     callers.emplace_back([&wrong, c] {
       const Parallel parallel = make_parallel(nullptr, nullptr, 1 + c % 4);

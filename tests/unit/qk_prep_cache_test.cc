@@ -290,6 +290,16 @@ TEST(QkPrepCache, DoesNothingForNoRows) {
   }
 }
 
+TEST(QkPrepCache, ReturnsAtOnceWhereThereIsNothingToWrite) {
+  core::QkPrep p{};
+  p.tokens = dense_rows(INT32_MAX, INT32_MAX);  // would take centuries
+  p.dtype = p.kv_dtype = p.weight_dtype = DType::kBf16;
+  p.head_dim = 64;
+  cpu::FaultRecord record{};
+  cpu::run_qk_prep(p, threads(2), &record);
+  EXPECT_TRUE(same_fault(record, {}));
+}
+
 TEST(QkPrepCache, CopiesVWithNansAndAll) {
   PrepShape shape;
   shape.q_len = 1;

@@ -59,15 +59,18 @@ std::uint64_t read_loop(const std::byte* data, std::size_t bytes, std::size_t st
   for (std::size_t i = 0; i < part; i += 4 * step) {
     for (std::size_t stream = 0; stream < streams; ++stream) {
       const std::uint64_t* at = p + stream * part + i;
-      s0 = hn::Add(s0, hn::LoadU(d, at));
-      s1 = hn::Add(s1, hn::LoadU(d, at + step));
-      s2 = hn::Add(s2, hn::LoadU(d, at + 2 * step));
-      s3 = hn::Add(s3, hn::LoadU(d, at + 3 * step));
+      s0 = hn::Xor(s0, hn::LoadU(d, at));
+      s1 = hn::Xor(s1, hn::LoadU(d, at + step));
+      s2 = hn::Xor(s2, hn::LoadU(d, at + 2 * step));
+      s3 = hn::Xor(s3, hn::LoadU(d, at + 3 * step));
     }
   }
-  std::uint64_t sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-  for (std::size_t i = streams * part; i < words; ++i) sum += p[i];
-  return sum;
+  std::uint64_t mixed[HWY_MAX_BYTES / sizeof(std::uint64_t)];
+  hn::StoreU(hn::Xor(hn::Xor(s0, s1), hn::Xor(s2, s3)), d, mixed);
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < step; ++i) word ^= mixed[i];
+  for (std::size_t i = streams * part; i < words; ++i) word ^= p[i];
+  return word;
 }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }

@@ -14,8 +14,8 @@ double run_fma(std::int64_t rounds);
 // Name of the vector target that run_fma and run_read use.
 const char* peak_target();
 
-// Reads every byte of [data, data + bytes) once, as `streams` parts side by side. The sum of the
-// words goes to a sink that the compiler must honour.
+// Reads every byte of [data, data + bytes) once, as `streams` parts side by side. The exclusive or
+// of the words goes to a sink that the compiler must honour.
 void run_read(const std::byte* data, std::size_t bytes, std::size_t streams);
 
 // AMX tiles, bf16: operations done by `rounds` rounds of independent tile products. Callable only

@@ -27,6 +27,19 @@ inline void begin_panels(const Panels& p, const void* const* q_rows, bool negati
   }
 }
 
+// As core::float_to_bf16: to nearest even, subnormals kept, NaN stays NaN. (The instruction
+// flushes.)
+inline __m256i round_to_bf16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, bias), 16);
+  const __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, quiet));
+}
+
 // Both kinds of rows come from further away than the first-level cache: V is fetched while K is
 // packed.
 inline void fetch_row(const void* row, int bytes) {
@@ -75,15 +88,29 @@ inline void clear_panels(const Panels& p, int tile) {
   }
 }
 
-inline void read_panels(const Panels& p, int group) {
+inline void store_panels(const Panels& p, int group, const OutputRows& out) {
   const Geometry g(p);
+  const __m512 factor = _mm512_loadu_ps(out.factor);
   for (int column = 0; column < g.v_tiles; ++column) {
     const char* from = g.output(group) + column * kTileBytes;
-    __m512 in[16], out[16];
-    for (int i = 0; i < 16; ++i) in[i] = _mm512_load_ps(from + i * 64);
-    transpose_block(in, out);
-    float* to = p.row_major + column * kTileRows;
-    for (int i = 0; i < 16; ++i, to += g.v_tiles * kTileRows) _mm512_store_ps(to, out[i]);
+    __m512 in[16], rows[16];
+    // + 0: a zero has one sign, whichever keys that a row does not see were added to it as zeros.
+    for (int i = 0; i < 16; ++i) {
+      const float* at = reinterpret_cast<const float*>(from + i * 64);
+      in[i] = _mm512_add_ps(_mm512_mul_ps(_mm512_load_ps(at), factor), _mm512_setzero_ps());
+    }
+    transpose_block(in, rows);
+    const bool whole = p.v_head_dim - column * kTileRows >= kTileRows;
+    const auto lanes = static_cast<__mmask16>(whole ? 0xFFFF : 0xFF);
+    for (int i = 0; i < out.count; ++i) {
+      if (out.fp32) {
+        float* to = static_cast<float*>(out.row[i]) + column * kTileRows;
+        _mm512_mask_storeu_ps(to, lanes, rows[i]);
+      } else {
+        std::uint16_t* to = static_cast<std::uint16_t*>(out.row[i]) + column * kTileRows;
+        _mm256_mask_storeu_epi16(to, lanes, round_to_bf16(rows[i]));
+      }
+    }
   }
 }
 

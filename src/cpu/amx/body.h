@@ -73,16 +73,17 @@ class StepBody {
     while (scores.left()) scores.advance();
   }
 
-  // 16 rows' scores as logits, -inf where a row does not see the key.
-  void edit_scores(int group, Blocks blocks) const {
-    const int band = group / 2;
-    const Logits logits{p_.scale_log2, p_.cap_inner, p_.cap_outer, p_.slopes + group * kTileRows,
-                        p_.positions + group * kTileRows};
-    for (int block = blocks.begin; block < blocks.end; ++block) {
-      char* scores = g_.scores(band, block) + group % 2 * (kSlotBytes / 2);
-      if (p_.shaped) shape_scores(logits, step_.first_key + block * kBlockKeys, scores);
-      if (!step_.all_seen) hide_scores(seen_bits(group, block), scores);
+  // 16 rows' scores of a block as logits, -inf where a row does not see the key. Returns the
+  // highest of `top` and them.
+  __m512 open_scores(int group, int block, __m512 top) const {
+    char* scores = g_.scores(group / 2, block) + group % 2 * (kSlotBytes / 2);
+    if (p_.shaped) {
+      const Logits logits{p_.scale_log2, p_.cap_inner, p_.cap_outer, p_.slopes + group * kTileRows,
+                          p_.positions + group * kTileRows};
+      shape_scores(logits, step_.first_key + block * kBlockKeys, scores);
     }
+    if (!step_.all_seen) hide_scores(seen_bits(group, block), scores);
+    return highest_score(scores, top);
   }
 
   void rescale(int group, __m512 alpha) const {
@@ -93,12 +94,7 @@ class StepBody {
     }
   }
 
-  StepState enter(int group, Blocks blocks) const {
-    if (p_.shaped || !step_.all_seen) edit_scores(group, blocks);
-    __m512 top = _mm512_set1_ps(-kInfinity);
-    for (int block = blocks.begin; block < blocks.end; ++block) {
-      top = highest_score(g_.scores(group / 2, block) + group % 2 * (kSlotBytes / 2), top);
-    }
+  StepState enter(int group, __m512 top) const {
     StepState state;
     if (enter_step(top, factor_, p_.maximum + group * kTileRows, &state)) {
       rescale(group, state.alpha);
@@ -107,23 +103,25 @@ class StepBody {
   }
 
   void attend_band(int band, Blocks now, ProductQueue<Tiles>* queue) const {
-    StepState first = enter(2 * band, now);
-    StepState second = enter(2 * band + 1, now);
-    const int turns = now.count() * (kBlockKeys / 4);
-    int owed = 0;
+    // Turns of a block: its maxima take about as long as two times four probabilities.
+    constexpr int kTopTurns = 2, kTakeTurns = kBlockKeys / 4;
+    const int turns = now.count() * (kTopTurns + kTakeTurns);
+    __m512 top[2] = {_mm512_set1_ps(-kInfinity), _mm512_set1_ps(-kInfinity)};
+    for (int block = now.begin; block < now.end; ++block) {
+      for (int side = 0; side < 2; ++side) {
+        queue->take_turn(turns, now);
+        top[side] = open_scores(2 * band + side, block, top[side]);
+      }
+    }
+    StepState first = enter(2 * band, top[0]);
+    StepState second = enter(2 * band + 1, top[1]);
+    const __m512 factor = _mm512_set1_ps(factor_);
     for (int block = now.begin; block < now.end; ++block) {
       const char* scores = g_.scores(band, block);
       char* tile = g_.weights(band, 0) + block * kTileBytes;
       char* second_tile = g_.weights(band, 1) + block * kTileBytes;
       for (int key = 0; key < kBlockKeys; key += 4) {
-        // Spread over the turns so that the tile unit is never far behind nor idle.
-        for (owed += queue->steps(); owed >= turns; owed -= turns) {
-          if (!queue->advance(Blocks{block, now.end})) {
-            owed = 0;
-            break;
-          }
-        }
-        const __m512 factor = _mm512_set1_ps(factor_);
+        queue->take_turn(turns, Blocks{block, now.end});
         take_keys(scores + key * 64, factor, &first, tile + key * 32);
         take_keys(scores + kSlotBytes / 2 + key * 64, factor, &second, second_tile + key * 32);
       }
@@ -168,7 +166,7 @@ void run_step(const Panels& p, const Step& step) {
 template <class Tiles>
 constexpr Kernel kernel_of() {
   return {Tiles::open,  Tiles::close,    begin_panels, load_panels,
-          clear_panels, run_step<Tiles>, read_panels};
+          clear_panels, run_step<Tiles>, store_panels};
 }
 
 }  // namespace

@@ -26,7 +26,6 @@ struct Panels {
   float* slopes;
   std::int64_t* positions;
   std::uint16_t* odd;  // [key of the step][v_head_dim]: rows of V that are not all finite
-  float* row_major;    // [16][v_head_dim rounded up to 16]
 };
 
 struct Step {
@@ -34,6 +33,14 @@ struct Step {
   std::int32_t tiles;
   bool all_seen;                      // every row sees every key: `seen` is not read
   std::uint64_t odd[kMostStepTiles];  // lanes whose V row is in Panels::odd
+};
+
+// Where up to 16 rows of a group go, and what their output as accumulated is multiplied by.
+struct OutputRows {
+  std::int32_t count;
+  bool fp32;  // else bf16
+  float factor[16];
+  void* row[16];
 };
 
 // The unit's functions. A table, so that tests can run the body on emulated tiles.
@@ -54,8 +61,8 @@ struct Kernel {
 
   void (*attend_step)(const Panels& p, const Step& step);
 
-  // Output of rows [16 * group, 16 * group + 16), as accumulated, to Panels::row_major.
-  void (*read_output)(const Panels& p, int group);
+  // Stores rows [16 * group, 16 * group + out.count), normalised.
+  void (*store_rows)(const Panels& p, int group, const OutputRows& out);
 };
 
 extern const Kernel kHardwareKernel;

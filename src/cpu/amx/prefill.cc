@@ -16,6 +16,8 @@ constexpr double kLog2e = 1.44269504088896340735992468100189214;
 
 static_assert(amx::kTileKeys == kTileKeys);
 static_assert(plan::kAmxBlockRows <= kMaxBlockRows);
+// A band's number counts slots of scores.
+static_assert(plan::kAmxBlockRows / plan::kAmxBandRows <= plan::amx_step_keys(64, 64) / 32);
 static_assert(plan::amx_step_keys(64, 64) <= amx::kMostStepTiles * kTileKeys);
 static_assert(plan::amx_step_keys(128, 128) <= amx::kMostStepTiles * kTileKeys);
 
@@ -58,7 +60,6 @@ amx::Panels open_panels(const Block& block, const BlockRows& rows, char* scratch
   p.slopes = at<float>(scratch, s.slopes);
   p.positions = at<std::int64_t>(scratch, s.positions);
   p.odd = at<std::uint16_t>(scratch, s.odd);
-  p.row_major = at<float>(scratch, s.row_major);
   for (std::int64_t i = 0; i < s.rows; ++i) {
     p.slopes[i] = rows.slope_log2[row_or_last(block, i)];
     p.positions[i] = rows.position[row_or_last(block, i)];
@@ -95,9 +96,9 @@ bool load_tile(const Pass& pass, int index, amx::Step* step) {
     pass.kernel.clear_keys(pass.p, index);
     return false;
   }
-  for (std::int64_t i = 0; i < pass.p.rows; ++i) {
-    seen[i] = tile->seen[row_or_last(pass.block, i)];
-  }
+  const std::int64_t count = pass.block.count;
+  std::memcpy(seen, tile->seen, static_cast<std::size_t>(count) * sizeof *seen);
+  for (std::int64_t i = count; i < pass.p.rows; ++i) seen[i] = seen[count - 1];
   step->all_seen = step->all_seen && tile->interior();
   step->odd[index] = pass.kernel.load_keys(pass.p, index, tile->k, tile->v, tile->any & ~tile->all);
   return true;
@@ -119,11 +120,16 @@ void attend_keys(const Pass& pass) {
 void store_rows(const Pass& pass) {
   const amx::Panels& p = pass.p;
   const float factor = p.shaped ? 1.0f : p.scale_log2;
-  const std::int64_t stride = core::round_up(p.v_head_dim, 16);
+  amx::OutputRows out{};
+  out.fp32 = pass.block.call().o_dtype == core::DType::kFp32;
   for (std::int64_t row = 0; row < pass.block.count; ++row) {
-    if (row % 16 == 0) pass.kernel.read_output(p, static_cast<int>(row / 16));
-    const float* output = p.row_major + row % 16 * stride;
-    finish_row(pass.block, row, {p.maximum[row] * factor, p.sum[row], output});
+    const RowEnd end = end_row(pass.block, row, p.maximum[row] * factor, p.sum[row]);
+    out.factor[out.count] = end.factor;
+    out.row[out.count] = end.output;
+    ++out.count;
+    if (out.count < 16 && row + 1 < pass.block.count) continue;
+    pass.kernel.store_rows(p, static_cast<int>(row / 16), out);
+    out.count = 0;
   }
 }
 

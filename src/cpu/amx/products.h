@@ -40,8 +40,8 @@ struct Geometry {
   char* output(int group) const { return p.output + std::int64_t{kTileBytes} * group * v_tiles; }
   // Slots go round: the next band's block takes the slot of this band's block before it.
   char* scores(int band, int block) const {
-    const int slots = step_blocks + 1;
-    return p.scores + kSlotBytes * (((block - band) % slots + slots) % slots);
+    const int slot = block - band;
+    return p.scores + kSlotBytes * (slot < 0 ? slot + step_blocks + 1 : slot);
   }
   char* weights(int band, int side) const {
     return p.weights + std::int64_t{kTileBytes} * (band % 2 * 2 + side) * step_blocks;
@@ -64,27 +64,30 @@ class ScoreProducts {
 
   // One step; four of them at D = 128 make a block.
   void advance() {
-    if (depth_ == 0) {
-      Tiles::template zero<0>();
-      Tiles::template zero<1>();
-      Tiles::template zero<2>();
-      Tiles::template zero<3>();
-    }
-    const char* k = g_.k(2 * block_) + depth_ * kTileBytes;
-    const char* q = g_.q(2 * band_) + depth_ * kTileBytes;
-    const std::int64_t across = std::int64_t{kTileBytes} * g_.q_tiles;
-    Tiles::template load<4>(k);
-    Tiles::template load<6>(q);
-    Tiles::template load<5>(k + across);
-    Tiles::template load<7>(q + across);
+    if (depth_ == 0) start();
+    Tiles::template load<4>(k_);
+    Tiles::template load<6>(q_);
+    Tiles::template load<5>(k_ + across_);
+    Tiles::template load<7>(q_ + across_);
     Tiles::template multiply<0, 4, 6>();
     Tiles::template multiply<1, 5, 6>();
     Tiles::template multiply<2, 4, 7>();
     Tiles::template multiply<3, 5, 7>();
-    if (++depth_ == g_.q_tiles) store();
+    k_ += kTileBytes;
+    q_ += kTileBytes;
+    if (++depth_ == depths_) store();
   }
 
  private:
+  void start() {
+    k_ = g_.k(2 * block_);
+    q_ = g_.q(2 * band_);
+    Tiles::template zero<0>();
+    Tiles::template zero<1>();
+    Tiles::template zero<2>();
+    Tiles::template zero<3>();
+  }
+
   void store() {
     char* to = g_.scores(band_, block_);
     Tiles::template store<0>(to);
@@ -96,8 +99,12 @@ class ScoreProducts {
   }
 
   const Geometry& g_;
-  int band_, block_, end_;
+  const int band_;
+  int block_;
+  const int end_, depths_ = g_.q_tiles;
+  const std::int64_t across_ = std::int64_t{kTileBytes} * g_.q_tiles;
   int depth_ = 0;
+  const char *k_ = nullptr, *q_ = nullptr;
 };
 
 // O^T += V^T P^T of a band, two tiles of output columns at a time.
@@ -105,18 +112,14 @@ template <class Tiles>
 class OutputProducts {
  public:
   OutputProducts(const Geometry& g, int band, Blocks blocks)
-      : g_(g),
-        band_(band),
-        blocks_(blocks),
-        block_(blocks.begin),
-        column_(blocks.empty() ? g.v_tiles : 0) {}
+      : g_(g), band_(band), blocks_(blocks), column_(blocks.empty() ? g.v_tiles : 0) {}
 
-  bool left() const { return column_ < g_.v_tiles; }
+  bool left() const { return column_ < columns_; }
   int columns_done() const { return column_; }
   bool inside() const { return block_ != blocks_.begin; }
 
   void advance() {
-    if (column_ + 1 < g_.v_tiles) {
+    if (column_ + 1 < columns_) {
       advance_columns<true>();
     } else {
       advance_columns<false>();
@@ -124,38 +127,49 @@ class OutputProducts {
   }
 
  private:
+  void start() {
+    const std::int64_t at = std::int64_t{kTileBytes} * block_;
+    o0_ = g_.output(2 * band_) + column_ * kTileBytes;
+    o1_ = g_.output(2 * band_ + 1) + column_ * kTileBytes;
+    v_ = g_.v(column_) + at;
+    p_ = g_.weights(band_, 0) + at;
+  }
+
   template <bool kTwo>
   void advance_columns() {
-    char* o0 = g_.output(2 * band_) + column_ * kTileBytes;
-    char* o1 = g_.output(2 * band_ + 1) + column_ * kTileBytes;
     if (block_ == blocks_.begin) {
-      Tiles::template load<0>(o0);
-      Tiles::template load<2>(o1);
-      if (kTwo) Tiles::template load<1>(o0 + kTileBytes);
-      if (kTwo) Tiles::template load<3>(o1 + kTileBytes);
+      start();
+      Tiles::template load<0>(o0_);
+      Tiles::template load<2>(o1_);
+      if (kTwo) Tiles::template load<1>(o0_ + kTileBytes);
+      if (kTwo) Tiles::template load<3>(o1_ + kTileBytes);
     }
-    const std::int64_t at = std::int64_t{kTileBytes} * block_;
-    Tiles::template load<4>(g_.v(column_) + at);
-    Tiles::template load<6>(g_.weights(band_, 0) + at);
-    if (kTwo) Tiles::template load<5>(g_.v(column_ + 1) + at);
-    Tiles::template load<7>(g_.weights(band_, 1) + at);
+    Tiles::template load<4>(v_);
+    Tiles::template load<6>(p_);
+    if (kTwo) Tiles::template load<5>(v_ + across_);
+    Tiles::template load<7>(p_ + across_);
     Tiles::template multiply<0, 4, 6>();
     if (kTwo) Tiles::template multiply<1, 5, 6>();
     Tiles::template multiply<2, 4, 7>();
     if (kTwo) Tiles::template multiply<3, 5, 7>();
+    v_ += kTileBytes;
+    p_ += kTileBytes;
     if (++block_ < blocks_.end) return;
-    Tiles::template store<0>(o0);
-    Tiles::template store<2>(o1);
-    if (kTwo) Tiles::template store<1>(o0 + kTileBytes);
-    if (kTwo) Tiles::template store<3>(o1 + kTileBytes);
+    Tiles::template store<0>(o0_);
+    Tiles::template store<2>(o1_);
+    if (kTwo) Tiles::template store<1>(o0_ + kTileBytes);
+    if (kTwo) Tiles::template store<3>(o1_ + kTileBytes);
     block_ = blocks_.begin;
     column_ += 2;
   }
 
   const Geometry& g_;
-  int band_;
-  Blocks blocks_;
-  int block_, column_;
+  const int band_, columns_ = g_.v_tiles;
+  const Blocks blocks_;
+  const std::int64_t across_ = std::int64_t{kTileBytes} * g_.step_blocks;
+  int column_, block_ = blocks_.begin;
+  char *o0_ = nullptr, *o1_ = nullptr;
+  const char *v_ = nullptr, *p_ = nullptr;
 };
 
 // The scores of the band after and the output of the band before, in one row of steps, in
@@ -172,7 +186,16 @@ class ProductQueue {
         steps_(after.count() * g.q_tiles +
                (before.empty() ? 0 : (g.v_tiles + 1) / 2 * before.count())) {}
 
-  int steps() const { return steps_; }
+  // Runs the share of the steps that falls to one of `turns` turns of the vector half, so that the
+  // tile unit is never far behind nor idle.
+  [[gnu::always_inline]] void take_turn(int turns, Blocks held) {
+    for (owed_ += steps_; owed_ >= turns; owed_ -= turns) {
+      if (!advance(held)) {
+        owed_ = 0;
+        return;
+      }
+    }
+  }
 
   // One step, or false if there is none that may run: blocks [held.begin, held.end) of the present
   // band are still wanted in their slots.
@@ -200,7 +223,8 @@ class ProductQueue {
 
   ScoreProducts<Tiles> scores_;
   OutputProducts<Tiles> output_;
-  int score_blocks_, columns_, first_block_, steps_;
+  const int score_blocks_, columns_, first_block_, steps_;
+  int owed_ = 0;
 };
 
 }  // namespace

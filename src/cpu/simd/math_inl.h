@@ -64,13 +64,13 @@ HWY_INLINE FloatVec tanh_of(FloatVec x) {
   p = hn::MulAdd(p, t, hn::Set(d, 0.13331924378871918f));
   p = hn::MulAdd(p, t, hn::Set(d, -0.33333298563957214f));
   const FloatVec near = hn::MulAdd(hn::Mul(x, t), p, x);
-  // 1 - 2 / (e^2|x| + 1); from |x| = 9.02 on it is 1. The bound comes first: x86's minimum of a NaN
-  // is its second operand.
-  const FloatVec bounded = hn::Min(hn::Set(d, 10.0f), magnitude);
+  // 1 - 2 / (e^2|x| + 1); from |x| = 9.02 on it is 1. Not Min, which may lose a NaN.
+  const FloatVec ten = hn::Set(d, 10.0f);
+  const FloatVec bounded = hn::IfThenElse(hn::Gt(magnitude, ten), ten, magnitude);
   const FloatVec one = hn::Set(d, 1.0f);
   const FloatVec e = exp2_of(hn::Mul(bounded, hn::Set(d, 2.885390081777926814f)));
   const FloatVec far = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
-  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.6f)), near, hn::CopySign(far, x));
+  return hn::CopySign(hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.6f)), near, far), x);
 }
 
 // Storage types of rows, as their pointers say them.
@@ -89,10 +89,33 @@ template <class D>
 HWY_INLINE hn::Vec<D> load_float(D d, const Bf16* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), &p->value));
 }
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
+// Highway's conversion without F16C takes infinities and NaN for numbers above 65504.
+template <class D>
+HWY_INLINE hn::Vec<D> load_float(D d, const Fp16* p) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto h = hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
+  const auto magnitude = hn::And(h, hn::Set(du, 0x7FFFu));
+  const auto sign = hn::ShiftLeft<16>(hn::Sub(h, magnitude));
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  const auto normal = hn::Add(shifted, hn::Set(du, 112u << 23));
+  const auto infinite = hn::Or(shifted, hn::Set(du, 0x7F800000u));
+  const auto tiny =
+      hn::BitCast(du, hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 0x1p-24f)));
+  const auto finite = hn::IfThenElse(hn::Lt(hn::BitCast(di, magnitude), hn::Set(di, 0x400)),
+                                     hn::BitCast(di, tiny), hn::BitCast(di, normal));
+  const auto value = hn::IfThenElse(hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7BFF)),
+                                    hn::BitCast(di, infinite), finite);
+  return hn::BitCast(d, hn::Or(hn::BitCast(du, value), sign));
+}
+#else
 template <class D>
 HWY_INLINE hn::Vec<D> load_float(D d, const Fp16* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), &p->value));
 }
+#endif
 
 // Rows are multiples of 8 elements: only vectors of 16 lanes meet a row's end inside, and then half
 // of them are there. The other half is 0; nothing past the row is read.
