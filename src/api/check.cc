@@ -107,8 +107,10 @@ Status check_present(const char* name, const void* data, const char* wanted) {
 }
 
 Status check_head_dim(const char* name, std::int32_t value) {
-  if (value > 0 && value <= 512 && value % 8 == 0) return {};
-  return invalid_argument(name, static_cast<long long>(value), "a multiple of 8 from 8 to 512");
+  if (value <= 0 || value % 8 != 0) {
+    return invalid_argument(name, static_cast<long long>(value), "a multiple of 8 from 8 to 512");
+  }
+  return value > 512 ? core::unsupported(name, value, "multiples of 8 up to 512") : Status{};
 }
 
 Status check_reserved(const char* name, bool is_zero) {
