@@ -7,6 +7,7 @@ status 2: they are no dependency of the project.
 """
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -97,7 +98,9 @@ def main():
         print(f"generate_vs_transformers: needs the Python package {error.name}", file=sys.stderr)
         return 2
     cases = json.loads((ROOT / "tests/fixtures/smollm2-greedy.json").read_text())["cases"]
-    document = {"threads": options.threads, "versions": [runner.version for runner in runners], "rows": []}
+    # On a machine that is busy with other work the figures mean little: its load stands beside them.
+    document = {"threads": options.threads, "versions": [runner.version for runner in runners],
+                "load_average_before": round(os.getloadavg()[0], 2), "rows": []}
     for case in cases:
         if case["name"] not in PROMPTS:
             continue

@@ -24,7 +24,9 @@ core::Status read_struct(const char* name, const T* from, T* to) {
   }
   std::uint32_t size;
   std::memcpy(&size, from, sizeof size);
-  if (size < sizeof size || size > sizeof(T) + kMostUnknownBytes) {
+  // Every version's size is a multiple of the alignment. Another one would end inside a field, and
+  // half of a pointer must not be taken for a pointer.
+  if (size < sizeof size || size % alignof(T) != 0 || size > sizeof(T) + kMostUnknownBytes) {
     return core::Status::error(core::Code::kInvalidArgument,
                                "%s.struct_size is %u, wanted sizeof = %zu", name, size, sizeof(T));
   }

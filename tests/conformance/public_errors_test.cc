@@ -51,7 +51,7 @@ const float kOne = 1;
 
 const Refused kB49[] = {
     {"head_dim", TW_INVALID_ARGUMENT, [](RawCall& c) { c.args.head_dim = 257; }},
-    {"520", TW_INVALID_ARGUMENT, [](RawCall& c) { c.args.head_dim = 520; }},
+    {"520", TW_UNSUPPORTED, [](RawCall& c) { c.args.head_dim = 520; }},
     {"head_dim", TW_INVALID_ARGUMENT, [](RawCall& c) { c.args.head_dim = 0; }},
     {"q_dtype", TW_INVALID_ARGUMENT, [](RawCall& c) { c.args.q_dtype = 0; }},
     {"page_size", TW_INVALID_ARGUMENT, [](RawCall& c) { c.kv.page_size = -1; }},

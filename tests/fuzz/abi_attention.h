@@ -172,7 +172,10 @@ inline void run_attention(Bytes& in) {
   std::memset(workspace.get(), 0xFF, rounded);
   a.workspace = workspace.get();
   a.workspace_bytes = needed;
-  require(tw_attention(&a) == status);
+  const tw_status got = tw_attention(&a);
+  // A shorter struct may end before the workspace, whose bytes then read as zero.
+  const bool cut = a.struct_size < sizeof a && got == TW_WORKSPACE_TOO_SMALL;
+  require(got == status || (cut && status == TW_OK));
 }
 
 }  // namespace tilewise::fuzz

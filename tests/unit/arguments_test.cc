@@ -229,6 +229,8 @@ const Refusal kRefusals[] = {
      [](Call& c) { c.args.struct_size = 0; }},
     {"StructSizeWild", TW_INVALID_ARGUMENT, "kv.struct_size is 4294967295",
      [](Call& c) { c.kv.struct_size = UINT32_MAX; }},
+    {"StructSizeInsideAPointer", TW_INVALID_ARGUMENT, "args.struct_size is 12",
+     [](Call& c) { c.args.struct_size = offsetof(tw_attention_args, target) + 4; }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Each, AttentionArguments, ::testing::ValuesIn(kRefusals),
@@ -242,7 +244,7 @@ TEST(AttentionCall, NullStructIsRefused) {
 TEST(AttentionCall, SmallerStructReadsAsZeroTail) {
   Call call;
   call.args.variant = 99;  // beyond the stated size: not read
-  call.args.struct_size = offsetof(tw_attention_args, variant);
+  call.args.struct_size = offsetof(tw_attention_args, kv_shared);
   std::uint64_t bytes = 0;
   EXPECT_EQ(tw_attention_workspace(&call.args, &bytes), TW_OK) << tw_last_error();
 }

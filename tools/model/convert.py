@@ -26,7 +26,8 @@ RECORD = "conversion.json"
 SPECIAL_TOKEN = 3  # GGUF's token type "control"
 # What the model's chat template makes of one user message, as plain text around it: the command has no
 # Jinja. The parts must occur in the template, so that another template is noticed.
-CHAT_SYSTEM = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+CHAT_SYSTEM = ("<|im_start|>system\n"
+               "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n")
 CHAT_USER = "<|im_start|>user\n"
 CHAT_END = "<|im_end|>\n"
 CHAT_ANSWER = "<|im_start|>assistant\n"
@@ -232,7 +233,10 @@ def convert(gguf, folder):
     except ImportError as error:
         raise ConversionError(f"the Python package {error.name} is missing: "
                               "pip install -r tools/model/requirements.txt") from error
-    reader = GGUFReader(gguf)
+    try:
+        reader = GGUFReader(gguf)
+    except (ValueError, IndexError, KeyError) as error:
+        raise ConversionError(f"{gguf}: cannot be read as a GGUF file: {error}") from error
     meta = Metadata(reader)
     config = model_config(meta)
     tensors = read_tensors(reader, config["head_dim"])

@@ -177,7 +177,7 @@ void Call::make_mask() {
           mask_bytes_.data() + base(r) + h * mask_.head_stride + i * mask_.row_stride;
       for (Index j = p_.mask_first_key(r); j < p_.kv_len(r); ++j)
         row[j - p_.mask_first_key(r)] =
-            p_.mask_keeps(r, h, i, j) ? static_cast<std::uint8_t>(1 + j % 255) : 0;
+            static_cast<std::uint8_t>(p_.mask_keeps(r, h, i, j) ? 1 + j % 255 : 0);
     }
   }
   mask_.struct_size = sizeof mask_;
