@@ -46,7 +46,9 @@ Status read_page_table(const tw_kv_cache& c, const CacheShape& shape, core::KvCa
   TW_TRY(check_range("kv.page_table_width", c.page_table_width, 0, INT32_MAX, "0 or more"));
   TW_TRY(check_range("kv.page_table_rows", c.page_table_rows, 0, kMostElements, "0 to 2^58"));
   TW_TRY(check_range("kv.page_indices_len", c.page_indices_len, 0, kMostElements, "0 to 2^58"));
-  out->page_row_stride = c.page_row_stride != 0 ? c.page_row_stride : c.page_table_width;
+  // Rows without entries have no use for a stride, and nothing bounds it.
+  const bool own_stride = c.page_row_stride != 0 && c.page_table_width != 0;
+  out->page_row_stride = own_stride ? c.page_row_stride : c.page_table_width;
   out->page_table_rows = c.page_table_rows;
   out->page_indices_len = c.page_indices_len;
   out->table_width = c.page_table_width;

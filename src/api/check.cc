@@ -20,8 +20,6 @@ Status bad_stride(const Tensor& t, const Dim& dim, const char* wanted) {
 }
 
 Status add_extent(const Tensor& t, const Dim& dim, std::int64_t* span) {
-  if (dim.stride > kMostElements || dim.stride < -kMostElements)
-    return bad_stride(t, dim, "less than 2^58 elements");
   const std::int64_t step = dim.stride < 0 ? -dim.stride : dim.stride;
   std::int64_t reach;
   if (__builtin_mul_overflow(dim.count - 1, step, &reach) || reach > kMostElements - *span) {
@@ -60,6 +58,11 @@ Status check_rows_apart(const Tensor& t) {
 }  // namespace
 
 Status check_tensor(const Tensor& t, bool need_pointer) {
+  // Also where one row or none makes a stride idle: it still enters products with zero.
+  for (const Dim& dim : t.dims) {
+    if (dim.stride > kMostElements || dim.stride < -kMostElements)
+      return bad_stride(t, dim, "less than 2^58 elements");
+  }
   for (const Dim& dim : t.dims) {
     if (dim.count <= 0) return {};
   }

@@ -100,6 +100,8 @@ Status read_mask(const tw_mask* mask, bool need_pointers, core::Attention* out) 
     return invalid_argument("mask.bytes", 0LL, "the extent of data with mask.offset");
   TW_TRY(check_aligned("mask.offset", m.offset, 8));
   TW_TRY(check_aligned("mask.first_key", m.first_key, 4));
+  // Rows without bytes have no use for strides, and nothing bounds them.
+  if (m.width == 0) m.batch_stride = m.head_stride = m.row_stride = 0;
   const std::int64_t batch_stride = m.offset != nullptr ? 0 : m.batch_stride;
   TW_TRY(check_tensor({"mask",
                        m.data,

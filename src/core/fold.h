@@ -19,7 +19,7 @@ TW_DEVICE inline float fold_weight(float max_chunk, float max_all) {
 // Natural-log LSE of a row from its maximum (log2 units) and its sum of exp2(x - max); -inf for an
 // empty row.
 TW_DEVICE inline float natural_lse(float max_log2, float sum) {
-  if (!(sum > 0.0f)) return -INFINITY;
+  if (sum == 0.0f) return -INFINITY;  // a NaN stays one
   constexpr double kLn2 = 0.693147180559945309417232121458;
   return static_cast<float>(static_cast<double>(max_log2) * kLn2 + log(static_cast<double>(sum)));
 }

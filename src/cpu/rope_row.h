@@ -27,6 +27,7 @@ inline void load_table_row(core::DType type, const void* data, std::int64_t at, 
 // `position` must be inside the table.
 inline void load_rope_row(const core::RopeTable& table, std::int64_t position, RopeRow* row) {
   const std::int64_t pairs = table.rotary_dim / 2;
+  if (pairs == 0) return;  // strides of a table without entries may be anything
   load_table_row(table.dtype, table.cos, position * table.cos_row_stride, table.cos_element_stride,
                  pairs, row->cosine);
   load_table_row(table.dtype, table.sin, position * table.sin_row_stride, table.sin_element_stride,

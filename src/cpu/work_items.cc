@@ -1,6 +1,8 @@
 // Work items of an attention call, found by walking the requests.
 #include "cpu/work_items.h"
 
+#include <algorithm>
+
 #include "core/fault.h"
 #include "plan/cpu_scratch.h"
 
@@ -28,7 +30,9 @@ WorkItems::Request WorkItems::describe(std::int32_t request) const {
   w.block_rows = decode ? plan_.decode_rows : plan_.q_tile;
   w.blocks = core::divide_up(w.packed_rows, w.block_rows);
   w.chunks = shared ? plan_.max_chunks : 1;
-  w.items = w.blocks * w.chunks * a_.kv_heads;
+  w.direct = decode && w.packed_rows <= plan::kDirectRows;
+  w.heads = w.direct ? plan::direct_item_heads(plan_, w.packed_rows) : 1;
+  w.items = w.blocks * w.chunks * core::divide_up(a_.kv_heads, w.heads);
   return w;
 }
 
@@ -43,23 +47,24 @@ WorkItem WorkItems::at(std::int64_t item, WorkCursor* cursor) const {
     w = describe(++cursor->request);
   }
   const std::int64_t inside = item - cursor->first_item;
-  // Blocks of a prompt pass over the same K and V: one KV head after the other finds them in the L2
-  // (3 to 6 % on AMX tiles at head dim 128).
+  // Blocks of a prompt pass over the same K and V: one KV head after the other
+  // finds them in the L2 (3 to 6 % on AMX tiles at head dim 128).
   const bool decode = w.row_class == core::RowClass::kDecode;
+  const std::int64_t groups = core::divide_up(a_.kv_heads, w.heads);
   const std::int64_t steps = w.blocks * w.chunks;
-  const std::int64_t kv_head = decode ? inside % a_.kv_heads : inside / steps;
-  const std::int64_t step = decode ? inside / a_.kv_heads : inside % steps;
-  // Later rows see more keys under a causal rule: the longest items of a request come first.
-  const std::int64_t block = w.blocks - 1 - step / w.chunks;
-  const std::int64_t first = block * w.block_rows;
-  const std::int64_t left = w.packed_rows - first;
+  const std::int64_t head = (decode ? inside % groups : inside / steps) * w.heads;
+  const std::int64_t step = decode ? inside / groups : inside % steps;
+  // Later rows see more keys under a causal rule: the longest items of a
+  // request come first.
+  const std::int64_t first = (w.blocks - 1 - step / w.chunks) * w.block_rows;
   return {cursor->request,
-          static_cast<std::int32_t>(kv_head),
+          static_cast<std::int32_t>(head),
+          static_cast<std::int32_t>(std::min(w.heads, a_.kv_heads - head)),
           first,
-          left < w.block_rows ? left : w.block_rows,
+          std::min(w.block_rows, w.packed_rows - first),
           step % w.chunks,
           w.row_class,
-          decode && w.packed_rows <= plan::kDirectRows};
+          w.direct};
 }
 
 }  // namespace tilewise::cpu

@@ -1,5 +1,5 @@
-// Launch choice of the CPU backend. Everything here may be changed for speed: the bits of a result
-// do not depend on it.
+// Launch choice of the CPU backend. Everything here may be changed for speed:
+// the bits of a result do not depend on it.
 #include "plan/cpu_plan.h"
 
 #include <algorithm>
@@ -15,11 +15,13 @@ namespace {
 using core::RowClass;
 using core::Status;
 
-// Rows of a block: converting and transposing a tile costs as much as about 3 of its rows, and 120
-// rows of q and output at head dim 128 still leave most of a 1 MB L2 to K and V.
+// Rows of a block: each converts and transposes its tiles of K and V anew, and its rows of q and
+// output should leave L2 to them. 60 rows are 4 to 5 % slower than 120, 240 are 1 to 2 % faster at
+// twice the scratch (2,048 keys, head dims 64 and 128, 1 MB of L2).
 constexpr std::int64_t kMostRows = 120;
 constexpr std::int64_t kFewestRows = 24;
-// Items a worker should have at least, so that the last ones to finish do not leave others idle.
+// Items a worker should have at least, so that the last ones to finish do not
+// leave others idle.
 constexpr std::int64_t kItemsPerWorker = 3;
 
 constexpr std::uint64_t kScratchBudget = std::uint64_t{176} << 20;
@@ -59,7 +61,8 @@ Shape shape_of(const core::Attention& a) {
   return s;
 }
 
-// Fewest and most rows that a block of a body should have, and what it pads them to.
+// Fewest and most rows that a block of a body should have, and what it pads
+// them to.
 struct BlockLimits {
   std::int64_t fewest, most, group;
 };
@@ -67,7 +70,8 @@ struct BlockLimits {
 constexpr BlockLimits kSimdLimits{kFewestRows, kMostRows, kRowGroup};
 constexpr BlockLimits kAmxLimits{kAmxBandRows, kAmxBlockRows, kAmxBandRows};
 
-// Rows of a block when `all` packed rows, `request_rows` in a request, are to feed `workers`.
+// Rows of a block when `all` packed rows, `request_rows` in a request, are to
+// feed `workers`.
 std::int64_t rows_of_block(std::int64_t all, std::int64_t request_rows, std::int64_t workers,
                            const BlockLimits& limits) {
   const std::int64_t even = all / product(workers, kItemsPerWorker) + 1;
@@ -111,25 +115,37 @@ std::uint64_t partials_bytes(const core::Attention& a, const CpuPlan& plan) {
   return (static_cast<std::uint64_t>(floats) * sizeof(float) + 255) / 256 * 256;
 }
 
-Status choose_sharing(const core::Attention& a, const Shape& shape, bool forced, CpuPlan* plan) {
+// Items of class D without regard to chunks: the fewest that the call may have.
+std::int64_t fewest_items(const core::Attention& a, const Shape& shape, const CpuPlan& plan) {
   // A ragged request may have a single row.
-  const std::int64_t rows = a.q_indptr != nullptr ? 1 : shape.decode_rows;
-  const std::int64_t items = items_of(product(rows, a.group()), plan->decode_rows, a);
+  const std::int64_t rows = product(a.q_indptr != nullptr ? 1 : shape.decode_rows, a.group());
+  if (rows > kDirectRows) return items_of(rows, plan.decode_rows, a);
+  return product(core::divide_up(a.kv_heads, direct_item_heads(plan, rows)), a.batch);
+}
+
+Status choose_sharing(const core::Attention& a, const Shape& shape, bool forced, CpuPlan* plan) {
+  plan->direct_heads = shape.decode ? std::min<std::int64_t>(a.kv_heads, kDirectHeads) : 0;
   plan->decode_slots = product(product(shape.decode_rows, a.batch), a.q_heads);
   const std::uint64_t bytes = partials_bytes(a, *plan);
-  const bool few = items < product(plan->workers, kItemsPerWorker);
-  const bool wanted =
-      shape.decode && plan->workers > 1 && plan->max_chunks > 1 && few && bytes <= kPartialsBudget;
+  const std::int64_t enough = product(plan->workers, kItemsPerWorker);
+  const bool wanted = shape.decode && plan->workers > 1 && plan->max_chunks > 1 &&
+                      fewest_items(a, shape, *plan) < enough && bytes <= kPartialsBudget;
   const bool chosen = plan->variant == CpuVariant::kAuto ? wanted : forced;
   if (chosen && bytes > kPartialsBudget) {
     return Status::error(core::Code::kUnsupported,
-                         "variant is %d, whose partial results would take %llu bytes, this build "
+                         "variant is %d, whose partial results would take %llu "
+                         "bytes, this build "
                          "does up to %llu",
                          static_cast<int>(plan->variant), static_cast<unsigned long long>(bytes),
                          static_cast<unsigned long long>(kPartialsBudget));
   }
   plan->sharing = chosen ? Sharing::kSplit : Sharing::kSelf;
   if (!chosen) plan->decode_slots = 0;
+  const std::int64_t parts = chosen ? plan->max_chunks : 1;
+  while (plan->workers > 1 && plan->direct_heads > 1 &&
+         product(fewest_items(a, shape, *plan), parts) < enough) {
+    plan->direct_heads = core::divide_up(plan->direct_heads, 2);
+  }
   return {};
 }
 
@@ -197,23 +213,23 @@ const char* variant_name(CpuVariant variant) {
 
 void explain_decode(const core::Attention& a, const Shape& shape, const CpuPlan& plan, Text* text) {
   const std::int64_t packed = product(shape.decode_rows, a.group());
-  text->line("decode: %s, up to %lld rows a request (q rows x %d heads of a group)\n",
-             packed <= kDirectRows ? "dot products straight from the cache"
-                                   : "requests of more than 8 rows convert each tile once",
-             static_cast<long long>(packed), a.group());
+  text->line(
+      "decode: up to %lld rows a request (q rows x %d heads of a group); up to %lld: dot "
+      "products straight from the cache, more: each tile converted once\n",
+      static_cast<long long>(packed), a.group(), static_cast<long long>(kDirectRows));
   text->line(
       "decode chunks: up to %lld a request, whole tiles of %lld keys, cut from its own "
       "visible range\n",
       static_cast<long long>(plan.max_chunks), static_cast<long long>(core::kKeyTile));
-  const auto items = static_cast<long long>(items_of(packed, plan.decode_rows, a));
+  text->line("decode heads: up to %lld KV heads of a request of few rows walk its keys together\n",
+             static_cast<long long>(plan.direct_heads));
   if (plan.sharing == Sharing::kSplit) {
-    text->line("sharing: split: blocks may be few for %d workers, so chunks are items too\n",
-               plan.workers);
-  } else {
     text->line(
-        "sharing: self: a worker runs and folds all chunks of a block (up to %lld blocks, %d "
-        "workers)\n",
-        items, plan.workers);
+        "sharing: split: requests may be few for %d workers, so their "
+        "chunks are items\n",
+        plan.workers);
+  } else {
+    text->line("sharing: self: a worker runs and folds all chunks of its rows\n");
   }
 }
 
@@ -256,11 +272,14 @@ std::size_t explain_cpu_attention(const core::Attention& a, const CpuFacts& fact
   out.line("workers: %d of %d threads\n", plan.workers, facts.threads);
   if (plan.variant != CpuVariant::kReference) {
     if (shape.prefill) {
+      const std::int64_t keys =
+          plan.prefill_on_amx ? amx_step_keys(a.head_dim, a.v_head_dim) : core::kKeyTile;
       out.line(
-          "prefill: %s, blocks of %lld rows (q rows x %d heads of a group) x tiles of %lld "
+          "prefill: %s, blocks of %lld rows (q rows x %d heads of a "
+          "group) x tiles of %lld "
           "keys\n",
           plan.prefill_on_amx ? "bf16 tiles" : "float32 tiles converted once a block",
-          static_cast<long long>(plan.q_tile), a.group(), static_cast<long long>(core::kKeyTile));
+          static_cast<long long>(plan.q_tile), a.group(), static_cast<long long>(keys));
     }
     if (shape.decode) explain_decode(a, shape, plan, &out);
   }

@@ -1,4 +1,5 @@
-// Layout of one worker's scratch on the CPU: sizes for the planner, offsets for the driver.
+// Layout of one worker's scratch on the CPU: sizes for the planner, offsets for
+// the driver.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,30 @@
 
 namespace tilewise::plan {
 
-// Rows that the packed body's products hold in registers; blocks are padded to a multiple of it.
+// Rows that the packed body's products hold in registers; blocks are padded to
+// a multiple of it.
 constexpr std::int64_t kRowGroup = 6;
 
 // Class D requests of at most this many rows (q rows x group heads) use the direct body. Part of
-// the bits: the two bodies sum in different orders. At 8 rows the direct body still keeps up with
-// memory; from 12 on, converting each tile once is cheaper than converting it every two passes.
-constexpr std::int64_t kDirectRows = 8;
+// the bits: the two bodies sum in different orders. Packing a tile waits for memory where the
+// direct body streams: at 16 rows the direct one takes 0.6 of the time of the other, at 32 rows 0.8
+// (AVX3, bf16, head dim 128; AVX2: 0.8 and 0.95), at 64 rows of either they are within 4 %.
+constexpr std::int64_t kDirectRows = 32;
 
-// Scratch in bytes where appended rows of another type than the cache's wait for a tile.
+// KV heads of such a request that one item walks together at most, and the rows that it holds then.
+// Their rows of a key lie close in most caches, and share pages of memory and translations (pages
+// of 16 keys: 0.8 of the time of one head after the other).
+constexpr std::int64_t kDirectHeads = 8;
+constexpr std::int64_t kDirectItemRows = 64;
+
+// KV heads of an item whose request has `packed_rows`, at most kDirectRows.
+constexpr std::int64_t direct_item_heads(const CpuPlan& plan, std::int64_t packed_rows) {
+  const std::int64_t fit = kDirectItemRows / packed_rows;
+  return plan.direct_heads < fit ? plan.direct_heads : fit;
+}
+
+// Scratch in bytes where appended rows of another type than the cache's wait
+// for a tile.
 constexpr std::uint64_t converted_bytes(const core::Attention& a) {
   const bool appends = a.append.dtype == core::DType::kBf16 ||
                        a.append.dtype == core::DType::kFp16 || a.append.dtype == core::DType::kFp32;
@@ -28,7 +44,8 @@ constexpr std::uint64_t converted_bytes(const core::Attention& a) {
   return static_cast<std::uint64_t>(core::kKeyTile * row);
 }
 
-// Of each worker at the start of the workspace: where it stands in the list of items.
+// Of each worker at the start of the workspace: where it stands in the list of
+// items.
 constexpr std::uint64_t kCursorBytes = 64;
 
 // A partial result of a row in the workspace: maximum, sum, output.
@@ -53,7 +70,8 @@ constexpr CpuScratch lay_out_scratch(const core::Attention& a, const CpuPlan& pl
   };
   const bool simd_prefill = !plan.prefill_on_amx && plan.q_tile > plan.decode_rows;
   const std::int64_t rows = simd_prefill ? plan.q_tile : plan.decode_rows;
-  const std::int64_t padded = core::round_up(rows, kRowGroup);
+  const std::int64_t direct_rows = plan.direct_heads > 0 ? kDirectItemRows : 0;
+  const std::int64_t padded = core::round_up(rows > direct_rows ? rows : direct_rows, kRowGroup);
   s.dim_pad = core::round_up(a.head_dim, 16);
   s.v_pad = core::round_up(a.v_head_dim, 16);
   s.q = take(padded * s.dim_pad);

@@ -21,6 +21,10 @@ class Bytes {
  public:
   Bytes(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
 
+  // A struct was cut short. What follows the cut reads as zero, so that the call may see other
+  // extents than were drawn: it may be checked, not run.
+  bool cut = false;
+
   std::uint8_t byte() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
   Index below(Index limit) { return byte() % limit; }
   bool flag() { return byte() % 2 != 0; }
@@ -147,6 +151,7 @@ T sized_struct(Bytes& in) {
   s.struct_size = in.rarely()
                       ? static_cast<std::uint32_t>(in.below(static_cast<Index>(sizeof(T)) + 1))
                       : sizeof(T);
+  in.cut = in.cut || s.struct_size < sizeof(T);
   return s;
 }
 

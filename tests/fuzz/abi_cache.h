@@ -29,7 +29,9 @@ inline void draw_table(Bytes& in, Arena& arena, Index batch, tw_kv_cache* kv) {
   const Index stride = kv->page_row_stride != 0 ? kv->page_row_stride : kv->page_table_width;
   auto* table = static_cast<std::int32_t*>(
       arena.tensor(in, {{kv->page_table_rows, stride}}, kv->page_table_width, 4));
-  for (Index n = 0; !arena.too_large && stride >= 0 && n < kv->page_table_rows; ++n) {
+  // Rows without entries may be as many as they like.
+  const Index rows = kv->page_table_width > 0 ? kv->page_table_rows : 0;
+  for (Index n = 0; !arena.too_large && stride >= 0 && n < rows; ++n) {
     for (Index entry = 0; entry < kv->page_table_width; ++entry)
       table[n * stride + entry] = in.mostly32(in.below(pages));
   }
@@ -100,7 +102,8 @@ inline tw_new_kv draw_rows(Bytes& in, Arena& arena, const CacheShape& s, const R
   const auto tensor = [&](Index dim, Index* batch, Index* token, Index* head) {
     *head = padded(in, dim);
     *token = padded(in, s.kv_heads < 1000 ? s.kv_heads * dim : dim);
-    *batch = rows.ragged ? 0 : padded(in, rows.q_len < 1000 ? rows.q_len * *token % 100000 : dim);
+    *batch =
+        rows.ragged ? 0 : padded(in, rows.q_len < 1000 ? times(rows.q_len, *token) % 100000 : dim);
     return arena.tensor(in,
                         {{rows.batch, *batch},
                          {rows.ragged ? rows.total_q : rows.q_len, *token},

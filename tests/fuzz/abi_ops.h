@@ -65,7 +65,8 @@ inline tw_rope_table draw_rope_table(Bytes& in, Arena& arena) {
 
 // Runs `call` unless its memory is more than a fuzz run has; what no machine has must be refused.
 template <class Call>
-void run_within(const Arena& arena, Call&& call) {
+void run_within(const Bytes& in, const Arena& arena, Call&& call) {
+  if (in.cut) return;
   if (arena.impossible) {
     require(call() != TW_OK);
   } else if (!arena.too_large) {
@@ -92,7 +93,7 @@ inline void run_rope(Bytes& in) {
   if (in.flag()) a.start = arena.integers(in, rows.batch, 40);
   tw_status_record status{};
   if (in.flag()) a.status = &status;
-  run_within(arena, [&] { return tw_rope(&a); });
+  run_within(in, arena, [&] { return tw_rope(&a); });
 }
 
 inline void run_append(Bytes& in) {
@@ -106,14 +107,13 @@ inline void run_append(Bytes& in) {
   RowCount rows = draw_tokens(in, arena, &a);
   const Index form = in.below(3);
   if (form != 0) {
-    rows = {rows.batch, 0, in.mostly(in.below(20)), true};
+    rows = {1, 0, in.mostly(in.below(20)), true};  // of no request in particular
     a.q_len = 0;
     a.q_indptr = nullptr;
     a.total_q = rows.total_q;
     if (form == 1) a.slot_mapping = arena.integers(in, rows.total_q, 60);
     if (form == 2) a.positions = arena.integers(in, rows.total_q, 60);
-    if (form == 2)
-      a.batch_indices = arena.integers(in, rows.total_q, rows.batch < 100 ? rows.batch : 1);
+    if (form == 2) a.batch_indices = arena.integers(in, rows.total_q, a.batch < 100 ? a.batch : 1);
   }
   const CacheShape shape{
       a.batch,    a.kv_heads,   a.head_dim, a.v_head_dim != 0 ? a.v_head_dim : a.head_dim,
@@ -124,7 +124,7 @@ inline void run_append(Bytes& in) {
   a.rows = &new_rows;
   tw_status_record status{};
   if (in.flag()) a.status = &status;
-  run_within(arena, [&] { return tw_kv_append(&a); });
+  run_within(in, arena, [&] { return tw_kv_append(&a); });
 }
 
 inline void draw_prep_tensors(Bytes& in, Arena& arena, const RowCount& rows, tw_qk_prep_args* a) {
@@ -179,7 +179,7 @@ inline void run_prep(Bytes& in) {
   tw_status_record status{};
   if (in.flag()) a.status = &status;
   // An impossible extent of a tensor that this call ends up not using is no reason to refuse.
-  if (!arena.impossible && !arena.too_large) tw_qk_prep(&a);
+  if (!in.cut && !arena.impossible && !arena.too_large) tw_qk_prep(&a);
 }
 
 inline void run_merge(Bytes& in) {
@@ -216,7 +216,7 @@ inline void run_merge(Bytes& in) {
     a.out_lse = static_cast<float*>(
         arena.tensor(in, {{a.rows, a.out_lse_row_stride}, {a.heads, a.out_lse_head_stride}}, 1, 4));
   if (in.flag()) a.sinks = arena.floats(in, a.heads);
-  run_within(arena, [&] { return tw_merge_states(&a); });
+  run_within(in, arena, [&] { return tw_merge_states(&a); });
 }
 
 inline void run_gate(Bytes& in) {
@@ -234,7 +234,7 @@ inline void run_gate(Bytes& in) {
   a.o = arena.tensor(in, {{a.rows, a.o_row_stride}, {a.heads, a.o_head_stride}}, a.head_dim, bytes);
   a.gate = arena.tensor(in, {{a.rows, a.gate_row_stride}, {a.heads, a.gate_head_stride}},
                         a.head_dim, bytes);
-  run_within(arena, [&] { return tw_output_gate(&a); });
+  run_within(in, arena, [&] { return tw_output_gate(&a); });
 }
 
 inline void run_elementwise(Bytes& in) {
@@ -245,7 +245,7 @@ inline void run_elementwise(Bytes& in) {
   a.value = in.rarely() ? static_cast<float>(in.hostile()) : 2.5f;
   a.x = arena.sized(in, a.n, bytes_of(a.dtype, a.dtype));
   const bool cap = in.flag();
-  run_within(arena, [&] { return cap ? tw_softcap(&a) : tw_scale(&a); });
+  run_within(in, arena, [&] { return cap ? tw_softcap(&a) : tw_scale(&a); });
 }
 
 }  // namespace tilewise::fuzz

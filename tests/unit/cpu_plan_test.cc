@@ -133,6 +133,17 @@ TEST(CpuPlanSharing, HasASlotForEveryPartialOfEveryRowAndHead) {
   EXPECT_EQ(mixed.decode_slots, 3 * core::kDecodeRows * 32);
 }
 
+TEST(CpuPlanSharing, WalksHeadsTogetherWhileEveryWorkerHasItems) {
+  EXPECT_EQ(plan_of(dense(64, 1, 4096), kTwoCores).direct_heads, 8);
+  EXPECT_EQ(plan_of(dense(64, 1, 4096, 12, 3), kTwoCores).direct_heads, 3);
+  // One request: its chunks are the items, and the heads stay together.
+  EXPECT_EQ(plan_of(dense(1, 1, 16384), kTwoCores).direct_heads, 8);
+  EXPECT_EQ(plan_of(dense(1, 1, 16384), kTwoCores).sharing, Sharing::kSplit);
+  // Not where that leaves workers idle, be it that chunks are few or must stay together.
+  EXPECT_EQ(plan_of(dense(1, 1, 128), {16, false, "avx3"}).direct_heads, 1);
+  EXPECT_EQ(plan_of(dense(1, 1, 16384), kTwoCores, 2).direct_heads, 1);
+}
+
 TEST(CpuPlanRows, BlocksShrinkUntilEveryWorkerHasSome) {
   EXPECT_EQ(plan_of(dense(1, 4096, 4096), kTwoCores).q_tile, 120);
   const core::Attention small = dense(1, 128, 128, 4, 4);

@@ -1,6 +1,7 @@
-// The body for few rows (decode): dot products and weighted sums straight from the cache's rows,
-// converted in registers, so that memory sets the pace. A tile ahead is looked up and prefetched
-// while one is computed: the rows of one head lie too far apart for hardware to foresee.
+// The body for few rows (decode): dot products and weighted sums straight from
+// the cache's rows, converted in registers, so that memory sets the pace. A
+// tile ahead is looked up and prefetched while one is computed: the rows of one
+// head lie too far apart for hardware to foresee.
 #include <cstdint>
 #include <type_traits>
 
@@ -22,7 +23,8 @@ namespace {
 
 // Keys whose dot products are reduced together: four vectors become four lanes.
 constexpr int kKeys = 4;
-// Rows of one pass over a tile: rows x 4 accumulators beside the 4 vectors of keys.
+// Rows of one pass over a tile: rows x 4 accumulators beside the 4 vectors of
+// keys.
 constexpr int kPassRows = kManyRegisters ? 4 : 2;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -68,62 +70,62 @@ HWY_INLINE void dot_step(const float* q, std::int64_t q_stride, const T* const* 
   }
 }
 
-// scores[r][0, 4) = q[r] . keys
+// Elements of a cache line, and the steps that they take.
+template <class T>
+constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+
+// scores[r][0, 4) = q[r] . keys; fetches the same columns of the rows `ahead`
+// on the way.
 template <int kRows, class T>
 HWY_INLINE void score_keys(const float* q, std::int64_t q_stride, const T* const* keys,
-                           std::int64_t dims, float* scores) {
+                           const void* const* ahead, std::int64_t dims, float* scores) {
   const FloatTag d;
   VectorRows<kRows, kKeys> sum;
   for (std::int64_t r = 0; r < kRows; ++r) {
     for (std::int64_t i = 0; i < kKeys; ++i) sum[r][i] = hn::Zero(d);
   }
   std::int64_t at = 0;
+  for (; at + kLine<T> <= dims; at += kLine<T>) {
+    for (std::int64_t i = 0; i < kKeys; ++i) {
+      prefetch_bytes<64>(reinterpret_cast<const char*>(static_cast<const T*>(ahead[i]) + at));
+    }
+    for (std::int64_t i = 0; i < kLine<T>; i += kLanes) {
+      dot_step<kRows, false>(q, q_stride, keys, at + i, sum);
+    }
+  }
   for (; at + kLanes <= dims; at += kLanes) dot_step<kRows, false>(q, q_stride, keys, at, sum);
   if (kHasHalves && at < dims) dot_step<kRows, true>(q, q_stride, keys, at, sum);
-  for (std::int64_t r = 0; r < kRows; ++r) {
-    store_sums(sum[r], scores + r * kTileKeys);
-  }
+  for (std::int64_t r = 0; r < kRows; ++r) store_sums(sum[r], scores + r * kTileKeys);
 }
 
-struct DirectBlock {
-  const Block& block;
-  const BlockRows& rows;
-  const BodyScratch& scratch;
-  Logits logits;
-};
-
-// Scores of kRows rows from `row` on against the tile's lanes. Each of the passes over a tile's K
-// and V fetches a part of the tile `ahead` (null: none), so that memory is never idle.
+// Scores of kRows rows from `row` on against the tile's lanes. Each of the
+// passes over a tile's K and V fetches the same part of the tile `ahead`, so
+// that memory is never idle.
 template <int kRows, class T>
-HWY_NOINLINE void score_tile(const DirectBlock& p, const KeyTile& tile, const KeyTile* ahead,
+HWY_NOINLINE void score_tile(const OpenBlock& open, const KeyTile& tile, const KeyTile& ahead,
                              std::int64_t row) {
-  const BodyScratch& scratch = p.scratch;
-  const std::int64_t dims = p.block.call().head_dim;
+  const BodyScratch& scratch = open.scratch;
   const std::int64_t begin = __builtin_ctzll(tile.any) / kKeys * kKeys;
   const std::int64_t end = 64 - __builtin_clzll(tile.any);
   for (std::int64_t lane = begin; lane < end; lane += kKeys) {
     const T* keys[kKeys];
     for (std::int64_t i = 0; i < kKeys; ++i) keys[i] = static_cast<const T*>(tile.k[lane + i]);
-    for (std::int64_t i = 0; i < kKeys && ahead != nullptr; ++i) {
-      prefetch_row(ahead->k[lane + i], dims * static_cast<std::int64_t>(sizeof(T)));
-    }
-    score_keys<kRows>(scratch.q + row * scratch.dim_pad, scratch.dim_pad, keys, dims,
-                      scratch.scores + row * kTileKeys + lane);
+    score_keys<kRows>(scratch.q + row * scratch.dim_pad, scratch.dim_pad, keys, ahead.k + lane,
+                      open.block.call().head_dim, scratch.scores + row * kTileKeys + lane);
   }
 }
 
 template <int kRows, class T>
-HWY_INLINE void accumulate_tile(const DirectBlock& p, const KeyTile& tile, const KeyTile* ahead,
+HWY_INLINE void accumulate_tile(const OpenBlock& open, const KeyTile& tile, const KeyTile& ahead,
                                 std::int64_t row) {
-  const BodyScratch& scratch = p.scratch;
+  const BodyScratch& scratch = open.scratch;
   add_values<kRows, T>({scratch.scores + row * kTileKeys, kRows == 1 ? tile.seen[row] : tile.any,
-                        tile.v, p.block.call().v_head_dim, scratch.decay + row,
-                        scratch.output + row * scratch.v_pad, scratch.v_pad,
-                        ahead != nullptr ? ahead->v : nullptr});
+                        tile.v, open.block.call().v_head_dim, scratch.decay + row,
+                        scratch.output + row * scratch.v_pad, scratch.v_pad, ahead.v});
 }
 
-// Calls f with the number of rows of each pass as a constant. A request's rows are cut the same way
-// whatever stands beside it.
+// Calls f with the number of rows of each pass as a constant. A request's rows
+// are cut the same way whatever stands beside it.
 template <class F>
 HWY_INLINE void for_passes(std::int64_t rows, F&& f) {
   std::int64_t row = 0;
@@ -135,58 +137,66 @@ HWY_INLINE void for_passes(std::int64_t rows, F&& f) {
 }
 
 template <class T>
-HWY_INLINE void attend_tile(const DirectBlock& p, const KeyTile& tile, const KeyTile* ahead) {
-  const std::int64_t count = p.block.count;
-  for_passes(count, [&](auto rows, std::int64_t row) HWY_ATTR {
-    score_tile<decltype(rows)::value, T>(p, tile, row == 0 ? ahead : nullptr, row);
-  });
-  for (std::int64_t r = 0; r < count; ++r) softmax_row(p.logits, p.rows, tile, r, p.scratch);
+HWY_INLINE void attend_tile(const OpenBlock& open, const Logits& logits, const KeyTile& tile,
+                            const KeyTile& ahead) {
+  const std::int64_t count = open.block.count;
+  for_passes(count, [&](auto rows, std::int64_t row)
+                        HWY_ATTR { score_tile<decltype(rows)::value, T>(open, tile, ahead, row); });
+  for (std::int64_t r = 0; r < count; ++r) softmax_row(logits, open.rows, tile, r, open.scratch);
   if (tile.uniform()) {
     for_passes(count, [&](auto rows, std::int64_t row) HWY_ATTR {
-      accumulate_tile<decltype(rows)::value, T>(p, tile, row == 0 ? ahead : nullptr, row);
+      accumulate_tile<decltype(rows)::value, T>(open, tile, ahead, row);
     });
   } else {
-    for (std::int64_t r = 0; r < count; ++r) accumulate_tile<1, T>(p, tile, nullptr, r);
+    for (std::int64_t r = 0; r < count; ++r) accumulate_tile<1, T>(open, tile, ahead, r);
   }
 }
 
-// Moves `first` to the next tile that some row sees and opens it; false at the end.
-HWY_INLINE bool next_tile(const DirectBlock& p, std::int64_t end, std::int64_t* first,
-                          KeyTile* tile) {
-  for (; *first < end; *first += kTileKeys) {
-    if (open_tile(p.block, p.rows, *first, end, tile)) {
-      *first += kTileKeys;
-      return true;
+// The tiles of several heads in the order in which they are attended: each tile
+// by all heads.
+struct TileWalk {
+  const OpenBlock* open;
+  std::int64_t heads;
+  std::int64_t first, head;  // of the tile that comes next
+
+  // Opens the next tile that some row sees, before key `end`; returns its
+  // block, null at the end.
+  HWY_INLINE const OpenBlock* next(std::int64_t end, KeyTile* tile) {
+    while (first < end) {
+      const OpenBlock& at = open[head];
+      const bool seen = open_tile(at.block, at.rows, first, end, tile);
+      if (++head == heads) {
+        head = 0;
+        first += kTileKeys;
+      }
+      if (seen) return &at;
     }
+    return nullptr;
   }
-  return false;
-}
+};
 
 template <class T>
 struct AttendDirect {
-  static void run(const Block& block, const BlockRows& rows, core::KeyRange keys,
-                  const BodyScratch& scratch) {
-    const core::Attention& a = block.call();
-    const DirectBlock p{block, rows, scratch, logits_of(a)};
+  static void run(const OpenBlock* open, std::int64_t heads, core::KeyRange keys) {
+    const Logits logits = logits_of(open->block.call());
     KeyTile tiles[2];
-    std::int64_t first = keys.begin;
-    int now = 0;
-    bool more = next_tile(p, keys.end, &first, &tiles[0]);
-    while (more) {
-      KeyTile& next = tiles[1 - now];
-      more = next_tile(p, keys.end, &first, &next);
-      // The next chunk's first tile, most likely of this worker too, is fetched but not attended.
-      const bool ahead = more || next_tile(p, rows.all.end, &first, &next);
-      attend_tile<T>(p, tiles[now], ahead ? &next : nullptr);
-      now = 1 - now;
+    TileWalk walk{open, heads, keys.begin, 0};
+    const OpenBlock* at = walk.next(keys.end, &tiles[0]);
+    for (int now = 0; at != nullptr; now = 1 - now) {
+      KeyTile& ahead = tiles[1 - now];
+      const OpenBlock* next = walk.next(keys.end, &ahead);
+      // The next chunk's first tile, most likely of this worker too, is fetched
+      // but not attended.
+      const bool more = next != nullptr || walk.next(open->rows.all.end, &ahead) != nullptr;
+      attend_tile<T>(*at, logits, tiles[now], more ? ahead : tiles[now]);
+      at = next;
     }
   }
 };
 
-void attend_direct_target(const Block& block, const BlockRows& rows, core::KeyRange keys,
-                          const BodyScratch& scratch) {
-  clear_state(block.count, scratch);
-  for_type<AttendDirect>(block.call().kv_dtype)(block, rows, keys, scratch);
+void attend_direct_target(const OpenBlock* open, std::int64_t heads, core::KeyRange keys) {
+  for (std::int64_t i = 0; i < heads; ++i) clear_state(open[i].block.count, open[i].scratch);
+  for_type<AttendDirect>(open->block.call().kv_dtype)(open, heads, keys);
 }
 
 }  // namespace
@@ -199,9 +209,8 @@ namespace tilewise::cpu {
 
 HWY_EXPORT(attend_direct_target);
 
-void attend_direct(const Block& block, const BlockRows& rows, core::KeyRange keys,
-                   const BodyScratch& scratch) {
-  HWY_DYNAMIC_DISPATCH(attend_direct_target)(block, rows, keys, scratch);
+void attend_direct(const OpenBlock* open, std::int64_t heads, core::KeyRange keys) {
+  HWY_DYNAMIC_DISPATCH(attend_direct_target)(open, heads, keys);
 }
 
 }  // namespace tilewise::cpu

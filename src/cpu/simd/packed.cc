@@ -1,6 +1,7 @@
-// The body for many rows: each tile of keys is converted to float32, and K transposed, once for a
-// block of rows; then two register-blocked products with the softmax between them. Sums run in
-// ascending order of d and of keys for every element, so a row's bits do not depend on its place.
+// The body for many rows: each tile of keys is converted to float32, and K
+// transposed, once for a block of rows; then two register-blocked products with
+// the softmax between them. Sums run in ascending order of d and of keys for
+// every element, so a row's bits do not depend on its place.
 #include <cstdint>
 #include <cstring>
 
@@ -23,7 +24,8 @@ namespace {
 
 using plan::kRowGroup;
 
-// kRowGroup rows x kWide vectors of accumulators, the vectors of one operand, and a broadcast.
+// kRowGroup rows x kWide vectors of accumulators, the vectors of one operand,
+// and a broadcast.
 constexpr int kWide = kManyRegisters ? 4 : 2;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -31,8 +33,8 @@ HWY_INLINE void transpose_keys(const float* const* rows, std::int64_t dims, floa
   for (std::int64_t c = 0; c < dims; ++c) k[c * kTileKeys] = rows[0][c];
 }
 #else
-// x[r] holds, in its 128-bit block b, four elements of row 4 b + r; y[c] then holds element c of
-// all rows, ascending.
+// x[r] holds, in its 128-bit block b, four elements of row 4 b + r; y[c] then
+// holds element c of all rows, ascending.
 HWY_INLINE void transpose_blocks(const FloatVec* x, FloatVec* y) {
   const FloatTag d;
   const hn::RepartitionToWide<hn::RebindToUnsigned<FloatTag> > d64;
@@ -46,7 +48,8 @@ HWY_INLINE void transpose_blocks(const FloatVec* x, FloatVec* y) {
   y[3] = hn::BitCast(d, hn::InterleaveUpper(d64, even_high, odd_high));
 }
 
-// Four floats at column `c` of each of the rows 0, 4, 8, ... of `rows`, one 128-bit block a row.
+// Four floats at column `c` of each of the rows 0, 4, 8, ... of `rows`, one
+// 128-bit block a row.
 template <class D>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const float* const* rows, std::int64_t c) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -106,8 +109,8 @@ HWY_INLINE bool all_finite(const float* x, std::int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, zero)) == 0.0f;
 }
 
-// out[r][0, kVectors * kLanes) = a[r][0, steps) b for the rows of a group; b has rows of b_stride.
-// kDecay: onto what out holds, times decay[r].
+// out[r][0, kVectors * kLanes) = a[r][0, steps) b for the rows of a group; b
+// has rows of b_stride. kDecay: onto what out holds, times decay[r].
 template <int kVectors, bool kDecay>
 HWY_INLINE void multiply(const float* a, std::int64_t a_stride, const float* b,
                          std::int64_t b_stride, std::int64_t steps, float* out,
@@ -209,19 +212,20 @@ HWY_INLINE void accumulate_group(const PackedBlock& p, const KeyTile& tile, std:
   for (std::int64_t r = 0; r < kRowGroup && first + r < p.block.count; ++r) {
     add_values<1, T>({weights + r * kTileKeys, tile.seen[first + r], tile.v,
                       p.block.call().v_head_dim, scratch.decay + first + r,
-                      output + r * scratch.v_pad, scratch.v_pad, nullptr});
+                      output + r * scratch.v_pad, scratch.v_pad, tile.v});
   }
 }
 
 template <class T>
 struct AttendPacked {
-  static void run(const Block& block, const BlockRows& rows, core::KeyRange keys,
-                  const BodyScratch& scratch) {
+  static void run(const OpenBlock& open, core::KeyRange keys) {
+    const Block& block = open.block;
+    const BodyScratch& scratch = open.scratch;
     const core::Attention& a = block.call();
-    const PackedBlock p{block, rows, scratch, logits_of(a)};
+    const PackedBlock p{block, open.rows, scratch, logits_of(a)};
     KeyTile tile;
     for (std::int64_t first = keys.begin; first < keys.end; first += kTileKeys) {
-      if (!open_tile(block, rows, first, keys.end, &tile)) continue;
+      if (!open_tile(block, open.rows, first, keys.end, &tile)) continue;
       pack_keys<T>(tile, a.head_dim, scratch);
       for (std::int64_t r = 0; r < block.count; r += kRowGroup) {
         const std::uint64_t lanes = group_lanes(block, tile, r);
@@ -237,31 +241,32 @@ struct AttendPacked {
   }
 };
 
-void attend_packed_target(const Block& block, const BlockRows& rows, core::KeyRange keys,
-                          const BodyScratch& scratch) {
-  const std::int64_t padded = core::round_up(block.count, kRowGroup);
+void attend_packed_target(const OpenBlock& open, core::KeyRange keys) {
+  const BodyScratch& scratch = open.scratch;
+  const std::int64_t count = open.block.count;
+  const std::int64_t padded = core::round_up(count, kRowGroup);
   clear_state(padded, scratch);
   // Rows that only fill the last group: whatever comes of them is not read.
-  for (std::int64_t r = block.count; r < padded; ++r) scratch.decay[r] = 1.0f;
-  for_type<AttendPacked>(block.call().kv_dtype)(block, rows, keys, scratch);
+  for (std::int64_t r = count; r < padded; ++r) scratch.decay[r] = 1.0f;
+  std::memset(scratch.q + count * scratch.dim_pad, 0,
+              sizeof(float) * static_cast<std::size_t>((padded - count) * scratch.dim_pad));
+  for_type<AttendPacked>(open.block.call().kv_dtype)(open, keys);
 }
 
 template <class T>
 struct LoadQueries {
-  static void run(const Block& block, const BodyScratch& scratch) {
-    for (std::int64_t r = 0; r < block.count; ++r) {
-      const T* row = static_cast<const T*>(q_row(block, r));
-      convert_to_float(row, block.call().head_dim, scratch.dim_pad,
+  static void run(const OpenBlock& open) {
+    const BodyScratch& scratch = open.scratch;
+    for (std::int64_t r = 0; r < open.block.count; ++r) {
+      const T* row = static_cast<const T*>(q_row(open.block, r));
+      convert_to_float(row, open.block.call().head_dim, scratch.dim_pad,
                        scratch.q + r * scratch.dim_pad);
     }
   }
 };
 
-void load_queries_target(const Block& block, const BodyScratch& scratch) {
-  for_type<LoadQueries>(block.call().q_dtype)(block, scratch);
-  const std::int64_t padded = core::round_up(block.count, kRowGroup);
-  std::memset(scratch.q + block.count * scratch.dim_pad, 0,
-              sizeof(float) * static_cast<std::size_t>((padded - block.count) * scratch.dim_pad));
+void load_queries_target(const OpenBlock& open) {
+  for_type<LoadQueries>(open.block.call().q_dtype)(open);
 }
 
 }  // namespace
@@ -275,13 +280,10 @@ namespace tilewise::cpu {
 HWY_EXPORT(load_queries_target);
 HWY_EXPORT(attend_packed_target);
 
-void load_queries(const Block& block, const BodyScratch& scratch) {
-  HWY_DYNAMIC_DISPATCH(load_queries_target)(block, scratch);
-}
+void load_queries(const OpenBlock& open) { HWY_DYNAMIC_DISPATCH(load_queries_target)(open); }
 
-void attend_packed(const Block& block, const BlockRows& rows, core::KeyRange keys,
-                   const BodyScratch& scratch) {
-  HWY_DYNAMIC_DISPATCH(attend_packed_target)(block, rows, keys, scratch);
+void attend_packed(const OpenBlock& open, core::KeyRange keys) {
+  HWY_DYNAMIC_DISPATCH(attend_packed_target)(open, keys);
 }
 
 }  // namespace tilewise::cpu

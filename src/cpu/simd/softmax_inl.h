@@ -139,11 +139,11 @@ HWY_INLINE void clear_state(std::int64_t count, const BodyScratch& scratch) {
   }
 }
 
-constexpr std::int64_t kLineBytes = 64;
-
-HWY_INLINE void prefetch_row(const void* row, std::int64_t bytes) {
-  const char* at = static_cast<const char*>(row);
-  for (std::int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at + i, 0, 2);
+// Fetches the lines of `bytes` bytes, without loops: many prefetches in a row are dropped by the
+// CPU, so they go one by one between arithmetic.
+template <std::int64_t kBytes>
+HWY_INLINE void prefetch_bytes(const char* at) {
+  for (std::int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(at + i, 0, 2);
 }
 
 // output = decay * output + weights V over `lanes` of a tile, for rows that follow each other.
@@ -156,15 +156,15 @@ struct ValueSum {
   const float* decay;  // [rows]
   float* output;       // [rows][v_pad]
   std::int64_t v_pad;
-  const void* const* ahead;  // rows to prefetch on the way, or null
+  const void* const* ahead;  // rows to prefetch on the way
 };
 
 // Columns [column, column + kVectors * kLanes); with kHalf the last vector is half a vector.
 template <int kRows, int kVectors, bool kHalf, class T>
 HWY_INLINE void add_columns(const ValueSum& sum, std::int64_t column) {
   const FloatTag d;
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
   float* output = sum.output + column;
-  const bool prefetch = column == 0 && sum.ahead != nullptr;
   VectorRows<kRows, kVectors> total;
   for (std::int64_t r = 0; r < kRows; ++r) {
     for (std::int64_t i = 0; i < kVectors; ++i) {
@@ -175,7 +175,8 @@ HWY_INLINE void add_columns(const ValueSum& sum, std::int64_t column) {
   for (std::uint64_t left = sum.lanes; left != 0; left &= left - 1) {
     const std::int64_t lane = __builtin_ctzll(left);
     const T* row = static_cast<const T*>(sum.v[lane]) + column;
-    if (prefetch) prefetch_row(sum.ahead[lane], sum.v_dim * static_cast<std::int64_t>(sizeof(T)));
+    const char* ahead = static_cast<const char*>(sum.ahead[lane]);
+    prefetch_bytes<kVectors * kLanes * kSize>(ahead + column * kSize);
     Vectors<kVectors> values;
     for (std::int64_t i = 0; i < kVectors; ++i) {
       values[i] = kHalf && i + 1 == kVectors ? load_half(row + i * kLanes)
