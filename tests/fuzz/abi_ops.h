@@ -151,16 +151,15 @@ inline void run_prep(Bytes& in) {
   Arena arena;
   auto a = sized_struct<tw_qk_prep_args>(in);
   a.dtype = any_type(in);
-  a.kv_dtype = in.flag() ? any_type(in) : TW_DTYPE_DEFAULT;
+  for (tw_dtype* type : {&a.kv_dtype, &a.weight_dtype}) {
+    if (in.flag()) *type = any_type(in);
+  }
   a.q_heads = in.mostly32(in.below(4));
   a.kv_heads = in.mostly32(in.below(3));
   a.head_dim = in.mostly32(8 * (1 + in.below(5)));
   a.max_kv_len = 1 + static_cast<std::int32_t>(in.below(200));
-  a.norm = in.mostly32(in.below(3));
-  a.rounding = in.mostly32(in.below(2));
-  a.v_mode = in.mostly32(in.below(3));
+  for (std::int32_t* mode : {&a.norm, &a.rounding, &a.v_mode}) *mode = in.mostly32(in.below(3));
   a.eps = in.rarely() ? static_cast<float>(in.hostile()) : 1e-6f;
-  a.weight_dtype = in.flag() ? any_type(in) : TW_DTYPE_DEFAULT;
   const RowCount rows = draw_tokens(in, arena, &a);
   draw_prep_tensors(in, arena, rows, &a);
   a.q_weight = arena.sized(in, a.head_dim, 4);
