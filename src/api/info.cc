@@ -4,6 +4,7 @@
 #include "api/check.h"
 #include "api/error.h"
 #include "cpu/backend.h"
+#include "cpu/isa.h"
 
 namespace tilewise::api {
 namespace {
@@ -12,11 +13,12 @@ struct BuildInfo {
   char text[512];
   BuildInfo() {
     const plan::CpuFacts facts = cpu::facts(cpu::make_parallel(nullptr, nullptr, 0));
+    const char* note = cpu::isa().note;
     std::snprintf(text, sizeof text,
-                  "version: %d.%d.%d\ncompiler: %s\nbackends: cpu\ncpu_isa: %s\ncpu_amx: "
-                  "%s\ncpu_threads: %d\n",
+                  "version: %d.%d.%d\ncompiler: %s\nbackends: cpu\ncpu_isa: %s\ncpu_isa_note: %s\n"
+                  "cpu_amx: %s\ncpu_threads: %d\n",
                   TW_VERSION_MAJOR, TW_VERSION_MINOR, TW_VERSION_PATCH, __VERSION__, facts.isa,
-                  facts.amx ? "yes" : "no", facts.threads);
+                  note != nullptr ? note : "none", facts.amx ? "yes" : "no", facts.threads);
   }
 };
 

@@ -39,6 +39,7 @@ inline bool well_formed(const core::TokenRows& tokens) {
 // Every request's rows in order, on this thread.
 template <class Report, class Body>
 void walk_spans(const core::TokenRows& tokens, Report&& report, Body&& body) {
+  if (tokens.q_indptr == nullptr && tokens.q_len <= 0) return;  // however many requests
   for (std::int32_t r = 0; r < tokens.batch; ++r) {
     const core::RequestRows rows = core::request_rows(tokens.q_indptr, tokens.q_len, tokens.total_q,
                                                       tokens.max_q_len, r, report);
