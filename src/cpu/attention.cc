@@ -79,7 +79,9 @@ void open_item(const Driver& driver, const WorkItem& item, std::int64_t worker, 
   open->direct = item.direct;
   for (std::int32_t i = 0; i < item.heads; ++i) {
     OpenBlock& at = open->blocks[i];
-    at.block = {keys, item.kv_head + i, item.first, item.count, base + driver.layout.converted};
+    char* converted = base + driver.layout.converted +
+                      static_cast<std::uint64_t>(i) * plan::converted_bytes(driver.a);
+    at.block = {keys, item.kv_head + i, item.first, item.count, converted};
     at.scratch = after_rows(scratch, i * item.count);
     open_rows(at.block, &at.rows);
   }

@@ -34,8 +34,8 @@ constexpr std::int64_t direct_item_heads(const CpuPlan& plan, std::int64_t packe
   return plan.direct_heads < fit ? plan.direct_heads : fit;
 }
 
-// Scratch in bytes where appended rows of another type than the cache's wait
-// for a tile.
+// Scratch in bytes where appended rows of another type than the cache's wait for a tile of one KV
+// head.
 constexpr std::uint64_t converted_bytes(const core::Attention& a) {
   const bool appends = a.append.dtype == core::DType::kBf16 ||
                        a.append.dtype == core::DType::kFp16 || a.append.dtype == core::DType::kFp32;
@@ -87,7 +87,9 @@ constexpr CpuScratch lay_out_scratch(const core::Attention& a, const CpuPlan& pl
   s.fold_maximum = take(padded);
   s.fold_sum = take(padded);
   s.converted = s.bytes;
-  s.bytes += converted_bytes(a);
+  // Heads that walk the keys together have tiles open at the same time.
+  s.bytes += converted_bytes(a) *
+             static_cast<std::uint64_t>(plan.direct_heads > 1 ? plan.direct_heads : 1);
   s.bytes = (s.bytes + 255) / 256 * 256;
   s.amx = s.bytes;
   if (plan.prefill_on_amx) s.bytes += lay_out_amx(a.head_dim, a.v_head_dim, plan.q_tile).bytes;

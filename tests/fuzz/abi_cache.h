@@ -72,7 +72,9 @@ inline tw_kv_cache draw_cache(Bytes& in, Arena& arena, const CacheShape& s) {
   kv.page_size = in.flag() ? in.mostly32(1 + in.below(9)) : 0;
   const bool paged = kv.page_size > 0;
   kv.kv_capacity = in.mostly(in.below(70));
+  const bool before = arena.impossible;
   if (paged) draw_table(in, arena, s.batch, &kv);
+  if (s.by_slot) arena.impossible = before;  // slots replace the table: nobody looks at it
   draw_lengths(in, arena, s, &kv);
   const bool packed = !paged && (kv.kv_indptr != nullptr || s.by_slot);
   Index rows = paged ? kv.page_size : kv.kv_capacity;
