@@ -15,7 +15,7 @@ enum class RowClass : std::int32_t { kAuto = 0, kDecode = 1, kPrefill = 2 };
 constexpr std::int64_t kDecodeRows = 16;
 
 // Key tile of both classes on the CPU and of class D everywhere; tile edges stand at absolute
-// multiples. Part of the bits.
+// multiples. Part of the bits, like the step of several tiles in which AMX moves a row's maximum.
 constexpr std::int64_t kKeyTile = 64;
 
 TW_DEVICE constexpr RowClass row_class(std::int64_t q_len, RowClass forced) {
