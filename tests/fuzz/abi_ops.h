@@ -65,8 +65,7 @@ inline tw_rope_table draw_rope_table(Bytes& in, Arena& arena) {
 
 // Runs `call` unless its memory is more than a fuzz run has; what no machine has must be refused.
 template <class Call>
-void run_within(const Bytes& in, const Arena& arena, Call&& call) {
-  if (in.cut) return;
+void run_within(const Arena& arena, Call&& call) {
   if (arena.impossible) {
     require(call() != TW_OK);
   } else if (!arena.too_large) {
@@ -93,7 +92,7 @@ inline void run_rope(Bytes& in) {
   if (in.flag()) a.start = arena.integers(in, rows.batch, 40);
   tw_status_record status{};
   if (in.flag()) a.status = &status;
-  run_within(in, arena, [&] { return tw_rope(&a); });
+  run_within(arena, [&] { return tw_rope(&a); });
 }
 
 inline void run_append(Bytes& in) {
@@ -124,7 +123,7 @@ inline void run_append(Bytes& in) {
   a.rows = &new_rows;
   tw_status_record status{};
   if (in.flag()) a.status = &status;
-  run_within(in, arena, [&] { return tw_kv_append(&a); });
+  run_within(arena, [&] { return tw_kv_append(&a); });
 }
 
 inline void draw_prep_tensors(Bytes& in, Arena& arena, const RowCount& rows, tw_qk_prep_args* a) {
@@ -178,7 +177,7 @@ inline void run_prep(Bytes& in) {
   tw_status_record status{};
   if (in.flag()) a.status = &status;
   // An impossible extent of a tensor that this call ends up not using is no reason to refuse.
-  if (!in.cut && !arena.impossible && !arena.too_large) tw_qk_prep(&a);
+  if (!arena.impossible && !arena.too_large) tw_qk_prep(&a);
 }
 
 inline void run_merge(Bytes& in) {
@@ -215,7 +214,7 @@ inline void run_merge(Bytes& in) {
     a.out_lse = static_cast<float*>(
         arena.tensor(in, {{a.rows, a.out_lse_row_stride}, {a.heads, a.out_lse_head_stride}}, 1, 4));
   if (in.flag()) a.sinks = arena.floats(in, a.heads);
-  run_within(in, arena, [&] { return tw_merge_states(&a); });
+  run_within(arena, [&] { return tw_merge_states(&a); });
 }
 
 inline void run_gate(Bytes& in) {
@@ -233,7 +232,7 @@ inline void run_gate(Bytes& in) {
   a.o = arena.tensor(in, {{a.rows, a.o_row_stride}, {a.heads, a.o_head_stride}}, a.head_dim, bytes);
   a.gate = arena.tensor(in, {{a.rows, a.gate_row_stride}, {a.heads, a.gate_head_stride}},
                         a.head_dim, bytes);
-  run_within(in, arena, [&] { return tw_output_gate(&a); });
+  run_within(arena, [&] { return tw_output_gate(&a); });
 }
 
 inline void run_elementwise(Bytes& in) {
@@ -244,7 +243,7 @@ inline void run_elementwise(Bytes& in) {
   a.value = in.rarely() ? static_cast<float>(in.hostile()) : 2.5f;
   a.x = arena.sized(in, a.n, bytes_of(a.dtype, a.dtype));
   const bool cap = in.flag();
-  run_within(in, arena, [&] { return cap ? tw_softcap(&a) : tw_scale(&a); });
+  run_within(arena, [&] { return cap ? tw_softcap(&a) : tw_scale(&a); });
 }
 
 }  // namespace tilewise::fuzz
