@@ -32,10 +32,17 @@ add_library(tilewise_flags INTERFACE)
 # No contraction behind our back: the bits of a fold must not depend on what the optimiser fuses.
 # Fused multiply-adds that we want are written as such. Never -ffast-math: -inf and NaN have meaning.
 target_compile_options(tilewise_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -ffp-contract=off>
   $<$<COMPILE_LANGUAGE:CXX>:-Wsign-conversion>
-  $<$<BOOL:${TILEWISE_WERROR}>:-Werror>
-  -ffp-contract=off)
+  $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<BOOL:${TILEWISE_WERROR}>>:-Werror>)
+
+# The same for nvcc. ptxas warnings (spills in hot kernels, C75xx) are errors as well.
+add_library(tilewise_cuda_flags INTERFACE)
+target_compile_options(tilewise_cuda_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off
+    --expt-relaxed-constexpr -Xptxas=--warn-on-spills,--warn-on-local-memory-usage>
+  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TILEWISE_WERROR}>>:-Werror=all-warnings
+    -Xptxas=-Werror>)
 
 if(TILEWISE_SANITIZE)
   # Everything in the build, C included, so that the runtime is linked once and shadow state agrees.

@@ -134,12 +134,16 @@ Status read_dtype(const char* name, tw_dtype value, const core::DType* fallback,
   return {};
 }
 
-Status read_target(const tw_target* target, cpu::Parallel* parallel) {
+Status read_target(const tw_target* target, Target* out) {
   tw_target t{};
+  *out = Target{};
   if (target != nullptr) TW_TRY(read_struct("target", target, &t));
   if (t.device_kind == TW_DEVICE_CUDA) {
-    return Status::error(Code::kUnsupported,
-                         "target.device_kind is TW_DEVICE_CUDA, this build has the CPU only");
+    if (!cuda::built()) return cuda::check_device(t.device_index);
+    TW_TRY(check_range("target.device_index", t.device_index, 0, INT32_MAX, "0 or more"));
+    out->on_cuda = true;
+    out->queue = {t.device_index, t.stream};
+    return {};
   }
   if (t.device_kind != TW_DEVICE_CPU) {
     return invalid_argument("target.device_kind", static_cast<long long>(t.device_kind),
@@ -147,7 +151,7 @@ Status read_target(const tw_target* target, cpu::Parallel* parallel) {
   }
   TW_TRY(check_range("target.threads", t.threads, 0, 4096, "0 to 4096"));
   TW_TRY(check_range("target.device_index", t.device_index, 0, 0, "0 on the CPU"));
-  *parallel = cpu::make_parallel(t.parallel_for, t.parallel_user, t.threads);
+  out->parallel = cpu::make_parallel(t.parallel_for, t.parallel_user, t.threads);
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "core/ops.h"
 #include "core/status.h"
 #include "cpu/parallel.h"
+#include "cuda/backend.h"
 
 namespace tilewise::api {
 
@@ -53,8 +54,16 @@ Status check_reserved(const char* name, bool is_zero);
 // Element type `value`, or `fallback` (if it is not null) where value is TW_DTYPE_DEFAULT.
 Status read_dtype(const char* name, tw_dtype value, const core::DType* fallback, core::DType* out);
 
-// The CPU workers of a call; fails for devices that this build does not have.
-Status read_target(const tw_target* target, cpu::Parallel* parallel);
+// Where a call runs: CPU workers, or a CUDA device and stream.
+struct Target {
+  bool on_cuda;
+  cpu::Parallel parallel;
+  cuda::Queue queue;
+};
+
+// Fails for backends that this build does not have. Whether the device is there is asked when a call
+// is about to run (cuda::check_device), since workspace queries and explain need none.
+Status read_target(const tw_target* target, Target* out);
 
 // Rows of a call that is dense (q_len a request) or ragged (q_indptr, total_q).
 struct RowArguments {

@@ -5,6 +5,7 @@
 #include "api/error.h"
 #include "cpu/backend.h"
 #include "cpu/isa.h"
+#include "cuda/backend.h"
 
 namespace tilewise::api {
 namespace {
@@ -15,9 +16,10 @@ struct BuildInfo {
     const plan::CpuFacts facts = cpu::facts(cpu::make_parallel(nullptr, nullptr, 0));
     const char* note = cpu::isa().note;
     std::snprintf(text, sizeof text,
-                  "version: %d.%d.%d\ncompiler: %s\nbackends: cpu\ncpu_isa: %s\ncpu_isa_note: %s\n"
+                  "version: %d.%d.%d\ncompiler: %s\nbackends: %s\ncpu_isa: %s\ncpu_isa_note: %s\n"
                   "cpu_amx: %s\ncpu_threads: %d\n",
-                  TW_VERSION_MAJOR, TW_VERSION_MINOR, TW_VERSION_PATCH, __VERSION__, facts.isa,
+                  TW_VERSION_MAJOR, TW_VERSION_MINOR, TW_VERSION_PATCH, __VERSION__,
+                  cuda::built() ? "cpu, cuda" : "cpu", facts.isa,
                   note != nullptr ? note : "none", facts.amx ? "yes" : "no", facts.threads);
   }
 };
@@ -26,7 +28,8 @@ bool supports(tw_device_kind kind, tw_dtype q, tw_dtype kv, std::int32_t head_di
               std::int32_t v_head_dim) {
   core::DType q_type;
   core::DType kv_type;
-  if (kind != TW_DEVICE_CPU || !read_dtype("", q, nullptr, &q_type).ok()) return false;
+  if (kind != TW_DEVICE_CPU && (kind != TW_DEVICE_CUDA || !cuda::built())) return false;
+  if (!read_dtype("", q, nullptr, &q_type).ok()) return false;
   return read_dtype("", kv, &q_type, &kv_type).ok() && check_head_dim("", head_dim).ok() &&
          (v_head_dim == 0 || check_head_dim("", v_head_dim).ok());
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace tilewise::core {
 
 // Values equal TW_FAULT_* and TW_WHAT_* of the C header (api/translate.cc asserts it).
@@ -33,9 +35,15 @@ struct Fault {
   std::int64_t value;
 };
 
+// The caller's status record: same layout as tw_status_record. The first fault stays.
+struct FaultRecord {
+  std::int32_t code, what, request, row;
+  std::int64_t value;
+};
+
 // For readers that run after the faults were recorded by another pass.
 struct IgnoreFaults {
-  void operator()(const Fault&) const {}
+  TW_DEVICE void operator()(const Fault&) const {}
 };
 
 }  // namespace tilewise::core

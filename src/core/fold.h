@@ -16,6 +16,17 @@ TW_DEVICE inline float fold_weight(float max_chunk, float max_all) {
   return max_chunk == -INFINITY ? 0.0f : exp2f(max_chunk - max_all);
 }
 
+// What happens to a running fold when the next chunk enters: its values are multiplied by `keep`,
+// the chunk's by `take`. A chunk that saw nothing must not enter: its output is not read.
+struct FoldStep {
+  float top, keep, take;
+};
+
+TW_DEVICE inline FoldStep fold_step(float before, float chunk) {
+  const float top = !(chunk <= before) ? chunk : before;  // a NaN wins
+  return {top, fold_weight(before, top), fold_weight(chunk, top)};
+}
+
 // Natural-log LSE of a row from its maximum (log2 units) and its sum of exp2(x - max); -inf for an
 // empty row.
 TW_DEVICE inline float natural_lse(float max_log2, float sum) {

@@ -30,6 +30,13 @@ TW_DEVICE constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) {
   return divide_up(a, b) * b;
 }
 
+// The same for counts below 2^31, whose division is cheap on a GPU.
+TW_DEVICE constexpr std::int64_t divide_up_short(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(
+      (static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b) - 1u) /
+      static_cast<std::uint32_t>(b));
+}
+
 // How a class D request's visible range [begin, end) is cut; begin is a multiple of the key tile.
 struct Chunks {
   std::int64_t begin, end;  // keys
@@ -45,10 +52,11 @@ struct Chunks {
 
 // 8 chunks up to 4,096 keys and 16 above fill a GPU at 8 KV heads; fewer heads get more chunks in
 // proportion.
+TW_DEVICE constexpr std::int32_t most_chunks_log2(std::int64_t keys, std::int32_t kv_heads) {
+  return (keys <= 4096 ? 3 : 4) + (kv_heads >= 8 ? 0 : kv_heads >= 4 ? 1 : kv_heads >= 2 ? 2 : 3);
+}
 TW_DEVICE constexpr std::int64_t most_chunks(std::int64_t keys, std::int32_t kv_heads) {
-  const std::int64_t base = keys <= 4096 ? 8 : 16;
-  const std::int64_t spread = kv_heads >= 8 ? 1 : kv_heads >= 4 ? 2 : kv_heads >= 2 ? 4 : 8;
-  return base * spread;
+  return std::int64_t{1} << most_chunks_log2(keys, kv_heads);
 }
 
 // `first_visible`: first key that the request's first row can see; `kv_len`: the request's length.
@@ -57,8 +65,9 @@ TW_DEVICE constexpr Chunks cut_chunks(std::int64_t first_visible, std::int64_t k
   if (first_visible >= kv_len) return {0, 0, kKeyTile, 0};
   const std::int64_t begin = first_visible / kKeyTile * kKeyTile;
   const std::int64_t length = kv_len - begin;
-  const std::int64_t keys = round_up(divide_up(length, most_chunks(length, kv_heads)), kKeyTile);
-  return {begin, kv_len, keys, divide_up(length, keys)};
+  const std::int32_t shift = most_chunks_log2(length, kv_heads);
+  const std::int64_t keys = round_up((length + (std::int64_t{1} << shift) - 1) >> shift, kKeyTile);
+  return {begin, kv_len, keys, divide_up_short(length, keys)};
 }
 
 // Chunks that any request of at most `max_kv_len` keys can have: what workspaces are sized by.

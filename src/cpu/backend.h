@@ -15,11 +15,7 @@ namespace tilewise::cpu {
 // Facts of this machine for a call on `parallel`. TILEWISE_CPU_ISA (read once) may lower them.
 plan::CpuFacts facts(const Parallel& parallel);
 
-// The caller's status record: same layout as tw_status_record.
-struct FaultRecord {
-  std::int32_t code, what, request, row;
-  std::int64_t value;
-};
+using core::FaultRecord;
 
 // Keeps the first fault of a record that was clear.
 class FaultRecorder {

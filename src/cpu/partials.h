@@ -28,15 +28,12 @@ inline void clear_fold(const FoldedRow& to, std::int64_t v_dim) {
 // output is not read.
 inline void fold_in(const RowState& chunk, std::int64_t v_dim, const FoldedRow& to) {
   if (chunk.maximum == -INFINITY) return;
-  const float before = *to.maximum;
-  const float top = !(chunk.maximum <= before) ? chunk.maximum : before;  // a NaN wins
-  const float keep = core::fold_weight(before, top);
-  const float take = core::fold_weight(chunk.maximum, top);
+  const core::FoldStep step = core::fold_step(*to.maximum, chunk.maximum);
   for (std::int64_t d = 0; d < v_dim; ++d) {
-    to.output[d] = to.output[d] * keep + chunk.output[d] * take;
+    to.output[d] = to.output[d] * step.keep + chunk.output[d] * step.take;
   }
-  *to.sum = *to.sum * keep + chunk.sum * take;
-  *to.maximum = top;
+  *to.sum = *to.sum * step.keep + chunk.sum * step.take;
+  *to.maximum = step.top;
 }
 
 // A partial in the workspace: maximum, sum, then the output.

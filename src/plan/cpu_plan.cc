@@ -3,11 +3,11 @@
 #include "plan/cpu_plan.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 
 #include "core/rows.h"
 #include "plan/cpu_scratch.h"
+#include "plan/shape.h"
+#include "plan/text.h"
 
 namespace tilewise::plan {
 namespace {
@@ -26,40 +26,6 @@ constexpr std::int64_t kItemsPerWorker = 3;
 
 constexpr std::uint64_t kScratchBudget = std::uint64_t{176} << 20;
 constexpr std::uint64_t kPartialsBudget = std::uint64_t{64} << 20;
-
-// a * b for counts, capped far above any budget.
-std::int64_t product(std::int64_t a, std::int64_t b) {
-  constexpr std::int64_t kCap = std::int64_t{1} << 48;
-  std::int64_t result;
-  return __builtin_mul_overflow(a, b, &result) || result > kCap ? kCap : result;
-}
-
-// What a call may be made of, from its bounds.
-struct Shape {
-  bool prefill, decode;                    // classes that may occur
-  std::int64_t prefill_rows, decode_rows;  // q rows of a request of each class
-  std::int64_t all_prefill, all_decode;    // packed rows in all, of all KV heads
-};
-
-Shape shape_of(const core::Attention& a) {
-  Shape s{};
-  const bool ragged = a.q_indptr != nullptr;
-  const std::int64_t most = ragged ? std::min(a.max_q_len, a.total_q) : a.q_len;
-  const RowClass top = core::row_class(most, a.forced_class);
-  s.prefill = most > 0 && top == RowClass::kPrefill;
-  s.decode =
-      most > 0 && (top == RowClass::kDecode || (ragged && a.forced_class == RowClass::kAuto));
-  s.prefill_rows = s.prefill ? most : 0;
-  if (s.decode) {
-    s.decode_rows = a.forced_class == RowClass::kAuto ? std::min(most, core::kDecodeRows) : most;
-  }
-  const auto all = [&a](std::int64_t rows) {
-    return product(std::min(product(rows, a.batch), a.total_q), a.q_heads);
-  };
-  s.all_prefill = all(s.prefill_rows);
-  s.all_decode = all(s.decode_rows);
-  return s;
-}
 
 // Fewest and most rows that a block of a body should have, and what it pads
 // them to.
@@ -167,31 +133,6 @@ CpuVariant variant_number(const CpuPlan& plan) {
   if (plan.prefill_on_amx) return split ? CpuVariant::kAmxSplit : CpuVariant::kAmxSelf;
   return split ? CpuVariant::kSimdSplit : CpuVariant::kSimdSelf;
 }
-
-// snprintf into what is left, counting what there is no room for.
-class Text {
- public:
-  Text(char* text, std::size_t capacity) : text_(text), capacity_(capacity) {
-    if (capacity_ > 0) text_[0] = '\0';
-  }
-
-  [[gnu::format(printf, 2, 3)]] void line(const char* format, ...) {
-    const bool room = length_ < capacity_;
-    va_list args;
-    va_start(args, format);
-    const int written = std::vsnprintf(room ? text_ + length_ : nullptr,
-                                       room ? capacity_ - length_ : 0, format, args);
-    va_end(args);
-    if (written > 0) length_ += static_cast<std::size_t>(written);
-  }
-
-  std::size_t length() const { return length_; }
-
- private:
-  char* text_;
-  std::size_t capacity_;
-  std::size_t length_ = 0;
-};
 
 const char* variant_name(CpuVariant variant) {
   switch (variant) {

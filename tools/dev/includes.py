@@ -18,8 +18,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cuda": ("plan", "core", "cuda/launch"),
     "cuda/instances": ("core", "cuda/launch"),
     "cuda/launch": ("plan", "core", "cuda/kernel", "cuda/tile"),
-    "cuda/kernel": ("core", "cuda/tile", "cuda/ptx"),
-    "cuda/tile": ("core", "cuda/ptx"),
+    "cuda/kernel": ("plan", "core", "cuda/tile", "cuda/ptx"),
+    "cuda/tile": ("plan", "core", "cuda/ptx"),
     "cuda/ptx": ("core",),
 }
 ARCHITECTURES = ("any", "simt", "sm80", "sm90a")

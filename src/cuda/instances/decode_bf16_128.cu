@@ -1,0 +1,6 @@
+// Class D on tensor cores: bf16, head dims up to 128.
+#include "cuda/launch/decode.cuh"
+
+namespace tilewise::cuda {
+template core::Status launch_decode<core::Variant<core::Bf16, 128>>(const AttentionLaunch&);
+}  // namespace tilewise::cuda

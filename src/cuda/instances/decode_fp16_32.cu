@@ -1,0 +1,6 @@
+// Class D on tensor cores: fp16, head dims up to 32.
+#include "cuda/launch/decode.cuh"
+
+namespace tilewise::cuda {
+template core::Status launch_decode<core::Variant<core::Fp16, 32>>(const AttentionLaunch&);
+}  // namespace tilewise::cuda

@@ -1,0 +1,6 @@
+// Class P on tensor cores: bf16, head dims up to 128.
+#include "cuda/launch/prefill.cuh"
+
+namespace tilewise::cuda {
+template core::Status launch_prefill<core::Variant<core::Bf16, 128>>(const AttentionLaunch&);
+}  // namespace tilewise::cuda

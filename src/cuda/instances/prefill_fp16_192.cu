@@ -1,0 +1,6 @@
+// Class P on tensor cores: fp16, head dims up to 192.
+#include "cuda/launch/prefill.cuh"
+
+namespace tilewise::cuda {
+template core::Status launch_prefill<core::Variant<core::Fp16, 192>>(const AttentionLaunch&);
+}  // namespace tilewise::cuda

@@ -1,0 +1,43 @@
+// The end of a row: its sink enters, its LSE and its outputs are stored.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/fold.h"
+#include "cuda/tile/request.cuh"
+
+namespace tilewise::cuda::tile {
+
+// Where row `row`, head `head` of a request goes, and what its accumulated output becomes there.
+struct OutputRow {
+  std::int64_t offset;  // of o, in elements
+  float factor;
+  bool empty;  // the row saw nothing
+
+  // + 0: a zero has one sign, whichever keys that a row does not see were added to it as zeros.
+  __device__ float value(float accumulated) const {
+    return empty ? 0.0f : accumulated * factor + 0.0f;
+  }
+};
+
+// Ends a row whose maximum (log2 units) and sum are final; stores its LSE if `stores_lse`, which one
+// of the threads that call it sets.
+__device__ inline OutputRow end_row(const core::Attention& a, const Request& request,
+                                    std::int64_t row, std::int32_t head, float maximum, float sum,
+                                    bool stores_lse) {
+  const bool ragged = a.q_indptr != nullptr;
+  if (stores_lse && a.lse != nullptr) {
+    a.lse[core::row_offset(a.lse_stride, ragged, request.index(), request.rows, row, head)] =
+        core::natural_lse(maximum, sum);
+  }
+  OutputRow out{core::row_offset(a.o_stride, ragged, request.index(), request.rows, row, head),
+                0.0f, maximum == -INFINITY};
+  if (out.empty) return out;
+  core::SinkResult end{1.0f, sum};
+  if (a.sinks != nullptr) end = core::enter_sink(maximum, sum, a.sinks[head]);
+  out.factor = end.scale / end.sum;
+  return out;
+}
+
+}  // namespace tilewise::cuda::tile
