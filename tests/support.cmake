@@ -41,3 +41,17 @@ function(tilewise_add_isa_tests)
       "TILEWISE_CPU_ISA=${isa}")
   endforeach()
 endfunction()
+
+# The same program against the CUDA backend. Where there is no device ctest counts it as skipped, unless
+# TILEWISE_REQUIRE_GPU=1, which makes it fail.
+function(tilewise_add_cuda_tests)
+  set(last 3)
+  foreach(shard RANGE ${last})
+    set(name conformance.cuda.${shard})
+    add_test(NAME ${name} COMMAND conformance_tests --gtest_brief=1)
+    math(EXPR shards "${last} + 1")
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900
+      SKIP_REGULAR_EXPRESSION "not run on CUDA: "
+      ENVIRONMENT "TILEWISE_TEST_BACKEND=cuda;GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
+endfunction()

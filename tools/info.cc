@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "common/device.h"
 #include "common/library.h"
 #include "common/machine.h"
 #include "common/table.h"
@@ -50,15 +51,34 @@ Json backend(const char* name, tw_device_kind kind) {
   return {{"name", name}, {"available", !types.empty()}, {"types", std::move(types)}};
 }
 
-Json variants_json() {
+Json variants_json(tw_device_kind kind) {
   Json variants = Json::array();
-  for (const Variant& variant : list_variants(TW_DTYPE_BF16)) {
+  for (const Variant& variant : list_variants(TW_DTYPE_BF16, kind)) {
     variants.push_back({{"number", variant.number},
                         {"name", variant.name},
                         {"usable", variant.usable},
                         {"reason", variant.reason}});
   }
   return variants;
+}
+
+bool built_with_cuda() {
+  return tw_supports(TW_DEVICE_CUDA, TW_DTYPE_BF16, TW_DTYPE_BF16, 64, 64) == 1;
+}
+
+// The device that calls with device_index 0 run on; null without one.
+Json device_json() {
+  if (!device_usable()) return nullptr;
+  const DeviceFacts facts = device_facts();
+  return {{"name", facts.name},
+          {"compute", fixed(facts.compute / 10.0, 1)},
+          {"sm_count", facts.sm_count},
+          {"memory_bytes", facts.memory_bytes},
+          {"l2_bytes", facts.l2_bytes},
+          {"shared_bytes_of_sm", facts.shared_bytes_of_sm},
+          {"shared_bytes_of_block", facts.shared_bytes_of_block},
+          {"driver", driver_release()},
+          {"driver_cuda", fixed(facts.driver / 1000 + facts.driver % 1000 / 100.0, 1)}};
 }
 
 Json gather() {
@@ -69,7 +89,9 @@ Json gather() {
           {"build", build},
           {"backends", {backend("cpu", TW_DEVICE_CPU), backend("cuda", TW_DEVICE_CUDA)}},
           {"machine", machine_json(read_machine())},
-          {"variants", variants_json()}};
+          {"device", device_json()},
+          {"variants", variants_json(TW_DEVICE_CPU)},
+          {"cuda_variants", built_with_cuda() ? variants_json(TW_DEVICE_CUDA) : Json::array()}};
 }
 
 // "8..512 in steps of 8", or the list if it has no such form.
@@ -102,6 +124,35 @@ void print_machine(const Json& machine, Table* table) {
   table->add({"", "features", features});
 }
 
+void print_device(const Json& device, Table* table) {
+  if (device.is_null()) {
+    table->add({"device", "", "none"});
+    return;
+  }
+  const auto bytes = [&](const char* key) { return format_bytes(device[key].get<std::int64_t>()); };
+  table->add({"device", "name", device["name"]});
+  table->add({"", "compute", device["compute"]});
+  table->add({"", "SMs", device["sm_count"].dump()});
+  table->add({"", "memory", bytes("memory_bytes")});
+  table->add({"", "L2", bytes("l2_bytes")});
+  table->add(
+      {"", "shared memory",
+       bytes("shared_bytes_of_sm") + " an SM, " + bytes("shared_bytes_of_block") + " a block"});
+  const std::string driver = device["driver"];
+  table->add({"", "driver",
+              (driver.empty() ? "" : driver + ", ") + "runs CUDA up to " +
+                  device["driver_cuda"].get<std::string>()});
+}
+
+void print_variants(std::string heading, const Json& variants, Table* table) {
+  for (const Json& variant : variants) {
+    table->add({heading, variant["number"].dump(),
+                variant["usable"] ? variant["name"].get<std::string>()
+                                  : "not usable: " + variant["reason"].get<std::string>()});
+    heading.clear();
+  }
+}
+
 void print_text(const Json& info, std::ostream& out) {
   out << "tilewise " << info["version"].get<std::string>() << "\n\n";
   Table table({{"", Align::kLeft}, {"", Align::kLeft}, {"", Align::kLeft}});
@@ -119,13 +170,9 @@ void print_text(const Json& info, std::ostream& out) {
     }
   }
   print_machine(info["machine"], &table);
-  heading = "variants";
-  for (const Json& variant : info["variants"]) {
-    table.add({heading, variant["number"].dump(),
-               variant["usable"] ? variant["name"].get<std::string>()
-                                 : "not usable: " + variant["reason"].get<std::string>()});
-    heading.clear();
-  }
+  print_device(info["device"], &table);
+  print_variants("variants", info["variants"], &table);
+  print_variants("on CUDA", info["cuda_variants"], &table);
   table.print(out);
 }
 

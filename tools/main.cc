@@ -46,15 +46,15 @@ void add_filter(CLI::App* command, std::string* filter, const std::string& what)
       ->check(kRegularExpression);
 }
 
-void add_threads(CLI::App* command, int* threads) {
-  command->add_option("--threads", *threads, "Threads of every call, 0 = one per core")
+void add_threads(CLI::App* command, int* threads, const char* what = "Threads of every call") {
+  command->add_option("--threads", *threads, std::string(what) + ", 0 = one per core")
       ->check(kThreads)
       ->capture_default_str();
 }
 
 CLI::App* add_info(CLI::App& app, tilewise::tools::InfoOptions& options) {
   CLI::App* command =
-      app.add_subcommand("info", "Show build, backends, machine and kernel variants");
+      app.add_subcommand("info", "Show build, backends, machine, device and kernel variants");
   command->add_flag("--json", options.json, "Print one JSON document");
   return command;
 }
@@ -71,7 +71,7 @@ CLI::App* add_verify(CLI::App& app, tilewise::verify::VerifyOptions& options) {
       ->check(CLI::Range(std::int64_t{0}, kMostCases))
       ->capture_default_str();
   command->add_option("--seed", options.seed, "Seed of the random cases")->capture_default_str();
-  add_threads(command, &options.threads);
+  add_threads(command, &options.threads, "Threads of the reference; with a device, cases at once");
   command->add_flag("--json", options.json, "Print one JSON document instead of the table");
   return command;
 }

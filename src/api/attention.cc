@@ -58,7 +58,8 @@ Status check_workspace(const Call& call) {
 }
 
 void run_on_cpu(const Call& call) {
-  cpu::record_attention_faults(call.problem, reinterpret_cast<core::FaultRecord*>(call.args.status));
+  cpu::record_attention_faults(call.problem,
+                               reinterpret_cast<core::FaultRecord*>(call.args.status));
   if (call.cpu_plan.variant == plan::CpuVariant::kReference) {
     cpu::reference_attention(call.problem, call.target.parallel);
   } else {
@@ -94,12 +95,11 @@ Status explain(const tw_attention_args* args, char* text, std::size_t capacity,
   if (capacity > 0) TW_TRY(check_present("text", text, "a buffer of `capacity` bytes"));
   Call call;
   TW_TRY(prepare(args, false, &call));
-  const std::size_t written =
-      call.target.on_cuda
-          ? plan::explain_cuda_attention(call.problem, call.cuda_facts, call.cuda_plan, text,
-                                         capacity)
-          : plan::explain_cpu_attention(call.problem, call.cpu_facts, call.cpu_plan, text,
-                                        capacity);
+  const std::size_t written = call.target.on_cuda
+                                  ? plan::explain_cuda_attention(call.problem, call.cuda_facts,
+                                                                 call.cuda_plan, text, capacity)
+                                  : plan::explain_cpu_attention(call.problem, call.cpu_facts,
+                                                                call.cpu_plan, text, capacity);
   if (length != nullptr) *length = written;
   return {};
 }

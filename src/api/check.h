@@ -61,8 +61,8 @@ struct Target {
   cuda::Queue queue;
 };
 
-// Fails for backends that this build does not have. Whether the device is there is asked when a call
-// is about to run (cuda::check_device), since workspace queries and explain need none.
+// Fails for backends that this build does not have. Whether the device is there is asked when a
+// call is about to run (cuda::check_device), since workspace queries and explain need none.
 Status read_target(const tw_target* target, Target* out);
 
 // Rows of a call that is dense (q_len a request) or ragged (q_indptr, total_q).

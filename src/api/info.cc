@@ -19,8 +19,8 @@ struct BuildInfo {
                   "version: %d.%d.%d\ncompiler: %s\nbackends: %s\ncpu_isa: %s\ncpu_isa_note: %s\n"
                   "cpu_amx: %s\ncpu_threads: %d\n",
                   TW_VERSION_MAJOR, TW_VERSION_MINOR, TW_VERSION_PATCH, __VERSION__,
-                  cuda::built() ? "cpu, cuda" : "cpu", facts.isa,
-                  note != nullptr ? note : "none", facts.amx ? "yes" : "no", facts.threads);
+                  cuda::built() ? "cpu, cuda" : "cpu", facts.isa, note != nullptr ? note : "none",
+                  facts.amx ? "yes" : "no", facts.threads);
   }
 };
 

@@ -13,8 +13,7 @@ namespace tilewise::core {
 class FastDivide {
  public:
   FastDivide() = default;
-  explicit FastDivide(std::int64_t divisor)
-      : divisor_(static_cast<std::uint32_t>(divisor)) {
+  explicit FastDivide(std::int64_t divisor) : divisor_(static_cast<std::uint32_t>(divisor)) {
     while ((std::int64_t{1} << shift_) < divisor) ++shift_;
     const auto d = static_cast<std::uint64_t>(divisor);
     multiplier_ = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + shift_)) + d - 1) / d);

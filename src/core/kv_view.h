@@ -164,9 +164,16 @@ TW_DEVICE RequestKv open_request(const KvCache& kv, std::int32_t r, Report&& rep
   return request;
 }
 
+// Keys and slots are below 2^31, whose division is cheap on a GPU.
+TW_DEVICE constexpr KvLocation split_by_page(std::int64_t j, std::int32_t page_size) {
+  const auto key = static_cast<std::uint32_t>(j);
+  const auto rows = static_cast<std::uint32_t>(page_size);
+  return {key / rows, key % rows};
+}
+
 // Page id of key `j`'s page as the table states it, or -1 where the table has no entry for it.
 TW_DEVICE inline std::int64_t page_of(const KvCache& kv, const RequestKv& request, std::int64_t j) {
-  const std::int64_t slot = j / kv.page_size - request.first_page;
+  const std::int64_t slot = split_by_page(j, kv.page_size).block - request.first_page;
   return slot >= 0 && slot < request.table_len ? request.table[slot] : -1;
 }
 
@@ -176,7 +183,7 @@ TW_DEVICE inline KvLocation locate(const KvCache& kv, const RequestKv& request, 
   if (kv.layout == KvLayout::kPacked) return {0, request.first_row + j};
   const std::int64_t page = page_of(kv, request, j);
   if (page < 0 || page >= kv.num_pages) return missing_key();
-  return {page, j % kv.page_size};
+  return {page, split_by_page(j, kv.page_size).row};
 }
 
 // A run of keys whose rows follow each other at the token stride, or are all missing.
@@ -190,7 +197,7 @@ struct KvRun {
 TW_DEVICE inline KvRun locate_run(const KvCache& kv, const RequestKv& request, std::int64_t begin,
                                   std::int64_t end) {
   if (kv.layout != KvLayout::kPaged) return {locate(kv, request, begin), end - begin};
-  const std::int64_t page_end = (begin / kv.page_size + 1) * kv.page_size;
+  const std::int64_t page_end = (split_by_page(begin, kv.page_size).block + 1) * kv.page_size;
   return {locate(kv, request, begin), (page_end < end ? page_end : end) - begin};
 }
 
@@ -203,7 +210,7 @@ TW_DEVICE KvLocation locate_slot(const KvCache& kv, std::int64_t slot, std::int3
       kv.layout == KvLayout::kPaged ? kv.num_pages * kv.page_size : kv.capacity;
   if (slot >= 0 && slot < rows) {
     if (kv.layout != KvLayout::kPaged) return {0, slot};
-    return {slot / kv.page_size, slot % kv.page_size};
+    return split_by_page(slot, kv.page_size);
   }
   if (slot != -1) {
     report(Fault{slot < 0 ? FaultCode::kNegative : FaultCode::kAboveBound, FaultWhat::kSlot, 0, row,

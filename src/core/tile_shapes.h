@@ -29,7 +29,7 @@ constexpr std::int32_t kStreamKeys = 16;
 static_assert(kDecodeWarps * kStreamKeys == kKeyTile);
 
 // Tiles that a stream's ring holds at most.
-constexpr std::int32_t kMostStages = 3;
+constexpr std::int32_t kMostStages = 4;
 
 // Columns of the output that the warps' results are folded by at a time: bounds the buffer.
 constexpr std::int32_t fold_slab(std::int32_t dim) {
@@ -59,7 +59,8 @@ constexpr DecodeShared decode_shared(std::int32_t dim, std::int32_t tile_rows, s
   s.stats = s.fold + kDecodeWarps * tile_rows * (fold_slab(dim) + kFoldPad) * 4;
   s.rows = s.stats + kDecodeWarps * tile_rows * 2 * 4;
   s.holes = s.rows + tile_rows * 64;
-  s.run = s.received = s.holes + kDecodeWarps * kMostStages * 4;  // a block of a cluster keeps no fold of its own
+  s.run = s.received =
+      s.holes + kDecodeWarps * kMostStages * 4;  // a block of a cluster keeps no fold of its own
   const std::int32_t run_floats = tile_rows * (dim + 4);
   s.bytes = s.run + 4 * (received_floats > run_floats ? received_floats : run_floats);
   return s;
@@ -67,7 +68,8 @@ constexpr DecodeShared decode_shared(std::int32_t dim, std::int32_t tile_rows, s
 
 // Class P on tensor cores: packed rows of a block, keys of a tile (part of the bits: tiles stand at
 // absolute multiples), warps along rows and along output columns, stages of the ring of K and V
-// tiles, and blocks that shall fit an SM together. Every shape fits 99 KB of shared memory.
+// tiles, and blocks that shall fit an SM together. With one stage every shape fits 99 KB of shared
+// memory.
 struct PrefillShape {
   std::int32_t rows, keys, warps_m, warps_d, stages, blocks;
 
@@ -75,13 +77,19 @@ struct PrefillShape {
 };
 
 constexpr PrefillShape prefill_shape(std::int32_t dim) {
-  return dim <= 128 ? PrefillShape{128, 64, 4, 1, 1, 2} : PrefillShape{64, 64, 4, 1, 1, 2};
+  return dim <= 128 ? PrefillShape{128, 64, 4, 1, 2, 2} : PrefillShape{64, 64, 4, 1, 1, 2};
+}
+
+// The same with another number of stages, which decides no bits.
+constexpr PrefillShape with_stages(PrefillShape shape, std::int32_t stages) {
+  shape.stages = stages;
+  return shape;
 }
 
 // A shape as a type, for kernels.
-template <std::int32_t kDim>
+template <std::int32_t kDim, std::int32_t kStages>
 struct PlannedPrefill {
-  static constexpr PrefillShape kShape = prefill_shape(kDim);
+  static constexpr PrefillShape kShape = with_stages(prefill_shape(kDim), kStages);
 };
 
 constexpr std::int32_t kPrefillRowBytes = 32;  // what a block keeps of a row's visibility
@@ -99,7 +107,34 @@ constexpr PrefillShared prefill_shared(std::int32_t dim, const PrefillShape& sha
   return s;
 }
 
-// The SIMT body, of both classes: a warp for each packed row of a block.
-constexpr std::int32_t kSimtRows = 4;
+// The SIMT body, of both classes: a block takes up to 16 packed rows, each of its 4 warps every
+// fourth one, through tiles of keys of which it holds 64 columns at a time as floats. 16 rows of
+// 512 columns are 64 accumulators a thread. The pad lets lanes of different keys meet different
+// banks.
+constexpr std::int32_t kSimtRows = 16;
+constexpr std::int32_t kSimtWarps = 4;
+constexpr std::int32_t kSimtThreads = 32 * kSimtWarps;
+constexpr std::int32_t kSimtSlice = 64;
+constexpr std::int32_t kSimtPad = 4;
+constexpr std::int32_t kSimtRowBytes = 80;  // what a block keeps of a row besides its columns
+
+// Byte offsets in the shared memory of a SIMT block; at most 89,344 bytes: any device has room.
+struct SimtShared {
+  std::int32_t tile, weights, k_rows, v_rows, rows, q, run, bytes;
+};
+
+// `folds`: class D, whose blocks keep a running fold of chunks.
+constexpr SimtShared simt_shared(std::int32_t head_dim, std::int32_t v_head_dim, bool folds) {
+  constexpr std::int32_t kKeys = static_cast<std::int32_t>(kKeyTile);
+  SimtShared s{};
+  s.weights = s.tile + kKeys * (kSimtSlice + kSimtPad) * 4;
+  s.k_rows = s.weights + kSimtRows * kKeys * 4;
+  s.v_rows = s.k_rows + kKeys * 8;
+  s.rows = s.v_rows + kKeys * 8;
+  s.q = s.rows + kSimtRows * kSimtRowBytes;
+  s.run = s.q + kSimtRows * head_dim * 4;
+  s.bytes = s.run + (folds ? kSimtRows * v_head_dim * 4 : 0);
+  return s;
+}
 
 }  // namespace tilewise::core

@@ -3,6 +3,7 @@
 // written.
 #include <cstdint>
 
+#include "core/append_rows.h"
 #include "core/kv_view.h"
 #include "core/ops.h"
 #include "cpu/backend.h"
@@ -13,43 +14,13 @@
 namespace tilewise::cpu {
 namespace {
 
-bool by_slot(const core::KvAppend& p) { return p.slot_mapping != nullptr; }
-bool by_pair(const core::KvAppend& p) { return p.batch_indices != nullptr; }
-
-// Rows of the two mapped forms are counted through, as those of one request.
-core::TokenRows rows_of(const core::KvAppend& p) {
-  core::TokenRows rows = p.tokens;
-  if (by_slot(p) || by_pair(p)) rows.batch = 1;
-  return rows;
-}
-
-template <class Report>
-core::KvLocation place_pair(const core::KvAppend& p, std::int64_t i, Report&& report) {
-  const std::int32_t r = p.batch_indices[i];
-  if (r < 0 || r >= p.tokens.batch) {
-    report(core::Fault{r < 0 ? core::FaultCode::kNegative : core::FaultCode::kAboveBound,
-                       core::FaultWhat::kBatchIndex, 0, static_cast<std::int32_t>(i), r});
-    return core::missing_key();
-  }
-  const core::RequestKv request = core::open_request(p.kv, r, report);
-  return place_by_position(p.kv, request, p.positions[i], i, report);
-}
-
 // visit(i, place) for the rows of a span.
 template <class Report, class Visit>
-void place_rows(const core::KvAppend& p, const RowSpan& span, Report&& report, Visit&& visit) {
-  const bool end_aligned = !by_slot(p) && !by_pair(p);
-  const core::RequestKv request =
-      end_aligned ? core::open_request(p.kv, span.request, report) : no_request();
+void place_rows(const core::KvAppend& p, const core::RowSpan& span, Report&& report,
+                Visit&& visit) {
+  const core::RequestKv request = core::open_rows(p, span.request, report);
   for (std::int64_t i = span.begin; i < span.end; ++i) {
-    if (by_slot(p)) {
-      visit(i, core::locate_slot(p.kv, p.slot_mapping[i], static_cast<std::int32_t>(i), report));
-    } else if (by_pair(p)) {
-      visit(i, place_pair(p, i, report));
-    } else {
-      const std::int64_t position = request.len - span.rows.count + i;
-      visit(i, place_by_position(p.kv, request, position, i, report));
-    }
+    visit(i, core::place_row(p, request, span, i, report));
   }
 }
 
@@ -70,7 +41,7 @@ struct Writer {
   }
 };
 
-void append_span(const Writer& writer, const RowSpan& span) {
+void append_span(const Writer& writer, const core::RowSpan& span) {
   const core::KvAppend& p = writer.call;
   const bool ragged = p.tokens.q_indptr != nullptr;
   place_rows(p, span, core::IgnoreFaults{}, [&](std::int64_t i, core::KvLocation place) {
@@ -91,10 +62,10 @@ void append_span(const Writer& writer, const RowSpan& span) {
 }  // namespace
 
 void run_kv_append(const core::KvAppend& p, const Parallel& parallel, FaultRecord* faults) {
-  const core::TokenRows rows = rows_of(p);
+  const core::TokenRows rows = core::rows_of(p);
   if (faults != nullptr) {
     const FaultRecorder report(faults);
-    walk_spans(rows, report, [&](const RowSpan& span) {
+    walk_spans(rows, report, [&](const core::RowSpan& span) {
       if (faults->code != 0) return;
       place_rows(p, span, report, [](std::int64_t, core::KvLocation) {});
     });
@@ -102,7 +73,7 @@ void run_kv_append(const core::KvAppend& p, const Parallel& parallel, FaultRecor
   const Writer writer{p, ops_kernels(p.rows.dtype), ops_kernels(p.kv_dtype)};
   const std::int64_t elements = (std::int64_t{p.head_dim} + p.v_head_dim) * p.kv_heads;
   for_each_span(rows, rows_of_item(elements), parallel,
-                [&writer](const RowSpan& span) { append_span(writer, span); });
+                [&writer](const core::RowSpan& span) { append_span(writer, span); });
 }
 
 }  // namespace tilewise::cpu

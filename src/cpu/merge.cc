@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/merge.h"
 #include "core/ops.h"
 #include "core/rows.h"
 #include "cpu/backend.h"
@@ -35,37 +36,6 @@ struct Merger {
                            row * call.out_row_stride + head * call.out_head_stride);
   }
 };
-
-// What the states of one row and head weigh together.
-struct Weights {
-  std::int64_t seen;  // states that are not empty,
-  std::int64_t last;  // the last of them
-  float top;          // greatest lse
-  float sum;          // of exp(lse - top)
-};
-
-Weights weigh(const Merger& m, std::int64_t row, std::int64_t head) {
-  Weights w{0, 0, -INFINITY, 0.0f};
-  for (std::int64_t s = 0; s < m.call.states; ++s) {
-    const float lse = m.lse(s, row, head);
-    if (lse == -INFINITY) continue;
-    ++w.seen;
-    w.last = s;
-    if (!(lse <= w.top)) w.top = lse;  // a NaN becomes and stays the top
-  }
-  for (std::int64_t s = 0; s < m.call.states; ++s) {
-    const float lse = m.lse(s, row, head);
-    if (lse != -INFINITY) w.sum += std::exp(lse - w.top);
-  }
-  return w;
-}
-
-// What the weighted sum is multiplied by: 1 / sum, with the sink in the sum.
-float normaliser(const Weights& w, float sink) {
-  if (!(sink > w.top)) return 1.0f / (w.sum + std::exp(sink - w.top));
-  const float scale = std::exp(w.top - sink);
-  return scale / (w.sum * scale + 1.0f);
-}
 
 // The states' weighted sum times `factor`, by pieces, so that `out` may be a state's own row.
 void write_sum(const Merger& m, std::int64_t row, std::int64_t head, float top, float factor) {
@@ -98,20 +68,15 @@ void copy_state(const Merger& m, std::int64_t row, std::int64_t head, std::int64
 void merge_row(const Merger& m, std::int64_t row, std::int64_t head) {
   const core::MergeStates& p = m.call;
   const float sink = p.sinks != nullptr ? p.sinks[head] : -INFINITY;
-  const Weights w = weigh(m, row, head);
-  float lse = -INFINITY;
-  if (w.seen == 1) lse = w.top;
-  if (w.seen > 1) {
-    const double log_sum = std::log(static_cast<double>(w.sum));
-    lse = static_cast<float>(static_cast<double>(w.top) + log_sum);
-  }
+  const core::StateWeights w =
+      core::weigh_states(p.states, [&](std::int64_t s) { return m.lse(s, row, head); });
   if (w.seen == 1 && sink == -INFINITY) {
     copy_state(m, row, head, w.last);
   } else {
-    write_sum(m, row, head, w.top, w.seen > 0 ? normaliser(w, sink) : 0.0f);
+    write_sum(m, row, head, w.top, core::merge_factor(w, sink));
   }
   if (p.out_lse != nullptr) {
-    p.out_lse[row * p.out_lse_row_stride + head * p.out_lse_head_stride] = lse;
+    p.out_lse[row * p.out_lse_row_stride + head * p.out_lse_head_stride] = core::merged_lse(w);
   }
 }
 

@@ -23,7 +23,7 @@ struct Prep {
   const core::QkPrep& call;
   const OpsKernels& kernels;     // of q, k and v
   const OpsKernels& kv_kernels;  // of the cache
-  Positions positions;
+  core::Positions positions;
   bool two_step;
   float q_weight[kMaxHeadDim];
   float k_weight[kMaxHeadDim];
@@ -45,12 +45,12 @@ bool writes_kv(const core::QkPrep& p) {
 bool by_position(const core::QkPrep& p) { return p.has_cache && p.slot_mapping == nullptr; }
 
 core::RequestKv open_cache(const core::QkPrep& p, std::int32_t r) {
-  return by_position(p) ? core::open_request(p.kv, r, core::IgnoreFaults{}) : no_request();
+  return by_position(p) ? core::open_request(p.kv, r, core::IgnoreFaults{}) : core::no_request();
 }
 
 // A row without a slot of its own choice (-1) is padding: its position may be anything.
 template <class Report>
-RowPlace place_row(const Prep& prep, const core::RequestKv& cache, const RowSpan& span,
+RowPlace place_row(const Prep& prep, const core::RequestKv& cache, const core::RowSpan& span,
                    std::int64_t i, Report&& report) {
   const core::QkPrep& p = prep.call;
   RowPlace place{0, true, core::missing_key()};
@@ -67,25 +67,25 @@ RowPlace place_row(const Prep& prep, const core::RequestKv& cache, const RowSpan
   if (p.rope.cos == nullptr && !by_position(p)) return place;
   place.position = prep.positions.of(span, i, cache.len);
   if (p.rope.cos != nullptr) {
-    place.rotatable = padding
-                          ? place.position >= 0 && place.position < p.rope.rows
-                          : check_position(place.position, p.rope.rows, span.request, i, report);
+    place.rotatable =
+        padding ? place.position >= 0 && place.position < p.rope.rows
+                : core::check_position(place.position, p.rope.rows, span.request, i, report);
     if (!place.rotatable) {
       place.slot = core::missing_key();
       return place;
     }
   }
-  if (by_position(p)) place.slot = place_by_position(p.kv, cache, place.position, i, report);
+  if (by_position(p)) place.slot = core::place_by_position(p.kv, cache, place.position, i, report);
   return place;
 }
 
 void record_faults(const Prep& prep, FaultRecord* faults) {
   const core::QkPrep& p = prep.call;
   const FaultRecorder report(faults);
-  walk_spans(p.tokens, report, [&](const RowSpan& span) {
+  walk_spans(p.tokens, report, [&](const core::RowSpan& span) {
     if (faults->code != 0) return;
     const core::RequestKv cache =
-        by_position(p) ? core::open_request(p.kv, span.request, report) : no_request();
+        by_position(p) ? core::open_request(p.kv, span.request, report) : core::no_request();
     for (std::int64_t i = span.begin; i < span.end && faults->code == 0; ++i) {
       place_row(prep, cache, span, i, report);
     }
@@ -95,7 +95,7 @@ void record_faults(const Prep& prep, FaultRecord* faults) {
 // One row of the call on its way: what its heads share.
 struct Row {
   const Prep& prep;
-  const RowSpan& span;
+  const core::RowSpan& span;
   std::int64_t i;
   const RowPlace& place;
   const RopeRow& rope;
@@ -202,7 +202,7 @@ void prepare_kv(const Row& row, std::int64_t head) {
       element_address(p.kv.k, p.kv_dtype, core::k_offset(p.kv, row.place.slot, head)));
 }
 
-void prepare_span(const Prep& prep, const RowSpan& span) {
+void prepare_span(const Prep& prep, const core::RowSpan& span) {
   const core::QkPrep& p = prep.call;
   const core::RequestKv cache = open_cache(p, span.request);
   RopeRow rope;
@@ -244,7 +244,7 @@ void run_qk_prep(const core::QkPrep& p, const Parallel& parallel, FaultRecord* f
   if (faults != nullptr) record_faults(prep, faults);
   const std::int64_t heads = std::int64_t{p.q_heads} + 2 * std::int64_t{p.kv_heads};
   for_each_span(p.tokens, rows_of_item(heads * p.head_dim), parallel,
-                [&prep](const RowSpan& span) { prepare_span(prep, span); });
+                [&prep](const core::RowSpan& span) { prepare_span(prep, span); });
 }
 
 }  // namespace tilewise::cpu

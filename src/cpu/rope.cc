@@ -15,10 +15,10 @@ namespace {
 struct Rotation {
   const core::Rope& call;
   const OpsKernels& kernels;
-  Positions positions;
+  core::Positions positions;
 };
 
-void rotate_row(const Rotation& rotation, const RowSpan& span, std::int64_t i,
+void rotate_row(const Rotation& rotation, const core::RowSpan& span, std::int64_t i,
                 const RopeRow& rope) {
   const core::Rope& p = rotation.call;
   const bool ragged = p.tokens.q_indptr != nullptr;
@@ -34,12 +34,13 @@ void rotate_row(const Rotation& rotation, const RowSpan& span, std::int64_t i,
   }
 }
 
-void rotate_span(const Rotation& rotation, const RowSpan& span) {
+void rotate_span(const Rotation& rotation, const core::RowSpan& span) {
   RopeRow rope;
   for (std::int64_t i = span.begin; i < span.end; ++i) {
     const std::int64_t position = rotation.positions.of(span, i, 0);
     const core::RopeTable& table = rotation.call.rope;
-    if (!check_position(position, table.rows, span.request, i, core::IgnoreFaults{})) continue;
+    if (!core::check_position(position, table.rows, span.request, i, core::IgnoreFaults{}))
+      continue;
     load_rope_row(table, position, &rope);
     rotate_row(rotation, span, i, rope);
   }
@@ -52,14 +53,15 @@ void run_rope(const core::Rope& p, const Parallel& parallel, FaultRecord* faults
   const Rotation rotation{p, ops_kernels(p.dtype), {p.positions, p.start, false}};
   if (faults != nullptr) {
     const FaultRecorder report(faults);
-    walk_spans(p.tokens, report, [&](const RowSpan& span) {
+    walk_spans(p.tokens, report, [&](const core::RowSpan& span) {
       for (std::int64_t i = span.begin; i < span.end && faults->code == 0; ++i) {
-        check_position(rotation.positions.of(span, i, 0), p.rope.rows, span.request, i, report);
+        core::check_position(rotation.positions.of(span, i, 0), p.rope.rows, span.request, i,
+                             report);
       }
     });
   }
   for_each_span(p.tokens, rows_of_item(std::int64_t{p.heads} * p.head_dim), parallel,
-                [&rotation](const RowSpan& span) { rotate_span(rotation, span); });
+                [&rotation](const core::RowSpan& span) { rotate_span(rotation, span); });
 }
 
 }  // namespace tilewise::cpu

@@ -1,6 +1,5 @@
-// What the small operations share: how the rows of a call are divided among workers, the position
-// of a row, and the place of a row in a cache. Faults are found by one serial walk over the same
-// functions that the workers use, so the recorded one does not depend on threads.
+// How the rows of a small operation are divided among workers. Faults are found by one serial walk
+// over the same functions that the workers use, so the recorded one does not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +7,11 @@
 
 #include "core/attention.h"
 #include "core/fault.h"
-#include "core/kv_view.h"
 #include "core/ops.h"
+#include "core/token_rows.h"
 #include "cpu/parallel.h"
 
 namespace tilewise::cpu {
-
-// Rows [begin, end) of one request.
-struct RowSpan {
-  std::int32_t request;
-  core::RequestRows rows;
-  std::int64_t begin, end;
-
-  // Index of row i in arrays of one entry a row (positions, slots).
-  std::int64_t flat(std::int64_t i) const { return rows.first + i; }
-};
 
 // Whether the rows of a ragged call follow each other without overlap, as they should.
 inline bool well_formed(const core::TokenRows& tokens) {
@@ -43,7 +32,7 @@ void walk_spans(const core::TokenRows& tokens, Report&& report, Body&& body) {
   for (std::int32_t r = 0; r < tokens.batch; ++r) {
     const core::RequestRows rows = core::request_rows(tokens.q_indptr, tokens.q_len, tokens.total_q,
                                                       tokens.max_q_len, r, report);
-    body(RowSpan{r, rows, 0, rows.count});
+    body(core::RowSpan{r, rows, 0, rows.count});
   }
 }
 
@@ -77,55 +66,11 @@ void for_each_span(const core::TokenRows& tokens, std::int64_t item_rows, const 
       const std::int64_t row0 = indptr != nullptr ? indptr[r] : r * tokens.q_len;
       const std::int64_t row1 = indptr != nullptr ? indptr[r + 1] : row0 + tokens.q_len;
       const std::int64_t stop = std::min(end, row1);
-      body(RowSpan{static_cast<std::int32_t>(r), {row0, row1 - row0}, at - row0, stop - row0});
+      body(
+          core::RowSpan{static_cast<std::int32_t>(r), {row0, row1 - row0}, at - row0, stop - row0});
       at = stop;
     }
   });
 }
-
-// Where the positions of a call's rows come from.
-struct Positions {
-  const std::int32_t* positions;  // of each row, or
-  const std::int32_t* start;      // of each request's first row, or
-  bool end_aligned;               // the request's rows are its last keys; else they count from 0
-
-  std::int64_t of(const RowSpan& span, std::int64_t i, std::int64_t kv_len) const {
-    if (positions != nullptr) return positions[span.flat(i)];
-    if (start != nullptr) return std::int64_t{start[span.request]} + i;
-    return end_aligned ? kv_len - span.rows.count + i : i;
-  }
-};
-
-// A position has to be in [0, bound).
-template <class Report>
-bool check_position(std::int64_t position, std::int64_t bound, std::int32_t request, std::int64_t i,
-                    Report&& report) {
-  if (position >= 0 && position < bound) return true;
-  report(core::Fault{position < 0 ? core::FaultCode::kNegative : core::FaultCode::kAboveBound,
-                     core::FaultWhat::kPosition, request, static_cast<std::int32_t>(i), position});
-  return false;
-}
-
-// Where row i of a request goes whose position is `position`. Released pages and holes (-1) are
-// expected; positions past the request's length and page ids outside the pool are faults. All of
-// them are missing keys.
-template <class Report>
-core::KvLocation place_by_position(const core::KvCache& kv, const core::RequestKv& request,
-                                   std::int64_t position, std::int64_t i, Report&& report) {
-  if (!check_position(position, request.len, request.request, i, report)) {
-    return core::missing_key();
-  }
-  if (kv.layout == core::KvLayout::kPaged) {
-    const std::int64_t page = core::page_of(kv, request, position);
-    if (page < -1 || page >= kv.num_pages) {
-      report(core::Fault{page < 0 ? core::FaultCode::kNegative : core::FaultCode::kAboveBound,
-                         core::FaultWhat::kPageId, request.request, static_cast<std::int32_t>(i),
-                         page});
-    }
-  }
-  return core::locate(kv, request, position);
-}
-
-inline core::RequestKv no_request() { return {0, 0, nullptr, 0, 0, 0}; }
 
 }  // namespace tilewise::cpu

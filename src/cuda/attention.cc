@@ -36,7 +36,7 @@ tile::AttentionParams make_params(const core::Attention& a, const plan::CudaPlan
   p.stages = plan.stages;
   p.balances = plan.sharing == plan::CudaSharing::kSplit && a.batch > 1 && a.batch <= kMostBalanced;
   p.keys_of_part = plan.keys_of_part;
-  p.blocks_at_once = plan.blocks_at_once;
+  p.fair_shares = plan.fair_shares;
   p.row_blocks = plan.row_blocks;
   p.request_rows = plan.request_rows;
   p.max_chunks = plan.max_chunks;

@@ -22,7 +22,7 @@ constexpr std::int32_t kReservedSharedBytes = 1024 + 128;  // of each block: CUD
 // Rows share blocks through the workspace only where some row may have more keys than this.
 constexpr std::int64_t kUnevenKeys = 4096;
 // Empty blocks cost: 16,384 of them 10 us on an H200.
-constexpr std::int64_t kMostBlocks = 2048;
+constexpr std::int64_t kMostBlocks = 4096;
 constexpr std::uint64_t kPartialsBudget = std::uint64_t{128} << 20;
 constexpr std::uint64_t kConvertedBudget = std::uint64_t{120} << 20;
 
@@ -50,8 +50,8 @@ Status choose_body(const core::Attention& a, std::int32_t variant, CudaPlan* pla
       plan->variant == CudaVariant::kSimtSelf || plan->variant == CudaVariant::kSimtSplit;
   plan->mma = plan->variant == CudaVariant::kAuto ? fits : !simt;
   if (plan->mma && !fits) {
-    return core::unsupported("variant", variant,
-                             "tensor cores for q and kv of one 16-bit type and head dims up to 256");
+    return core::unsupported(
+        "variant", variant, "tensor cores for q and kv of one 16-bit type and head dims up to 256");
   }
   return {};
 }
@@ -84,12 +84,14 @@ std::int64_t received_floats(const CudaPlan& plan) {
 
 std::int32_t shared_bytes(const CudaPlan& plan, std::int32_t stages) {
   const bool cluster = plan.sharing == CudaSharing::kCluster;
-  const std::int64_t received = cluster ? std::min<std::int64_t>(received_floats(plan), 1 << 20) : 0;
+  const std::int64_t received =
+      cluster ? std::min<std::int64_t>(received_floats(plan), 1 << 20) : 0;
   return core::decode_shared(plan.dim, plan.tile_rows, stages, static_cast<std::int32_t>(received))
       .bytes;
 }
 
-// The deepest ring that fits in `limit` bytes, of `most` stages at most; 0 if none of `fewest` does.
+// The deepest ring that fits in `limit` bytes, of `most` stages at most; 0 if none of `fewest`
+// does.
 std::int32_t deepest_ring(const CudaPlan& plan, std::int32_t fewest, std::int32_t most,
                           std::int32_t limit) {
   for (std::int32_t stages = most; stages >= fewest; --stages) {
@@ -102,61 +104,91 @@ std::int32_t half_of_sm(const CudaFacts& facts) {
   return std::min(facts.smem_per_sm / kBlocksOfSm - kReservedSharedBytes, facts.smem_per_block);
 }
 
+// Bytes on their way that keep the memory of an SM busy (H200: 64 KB; more gained nothing).
+constexpr std::int32_t kBytesAhead = 64 << 10;
+
 // Of a block that runs beside a second one on its SM where that leaves room for two stages, else
-// alone. Two stages are enough for two blocks that read straight on; page tables want a third.
+// alone. As few stages as keep the memory busy (128 x 8K keys, head dim 128: 927 us with two, 946
+// with three); page tables want one more, and so do grids of one block an SM.
 std::int32_t ring_of_grid(const core::Attention& a, const CudaPlan& plan, const CudaFacts& facts) {
+  const std::int64_t blocks = product(product(a.batch, a.kv_heads), plan.row_blocks);
   const bool paged = a.kv.layout == core::KvLayout::kPaged;
-  const std::int32_t shared = deepest_ring(plan, 2, paged ? 3 : 2, half_of_sm(facts));
-  return shared != 0 ? shared : deepest_ring(plan, 1, core::kMostStages, facts.smem_per_block - 128);
+  const std::int32_t tile_bytes = static_cast<std::int32_t>(core::kKeyTile) * plan.dim * 4;
+  std::int32_t most = 1 + std::max(kBytesAhead / kBlocksOfSm / tile_bytes, 1);
+  if (paged || blocks < std::int64_t{kBlocksOfSm} * facts.sm_count) ++most;
+  most = std::min(most, core::kMostStages);
+  const std::int32_t beside = deepest_ring(plan, 2, most, half_of_sm(facts));
+  return beside != 0 ? beside
+                     : deepest_ring(plan, 1, core::kMostStages, facts.smem_per_block - 128);
 }
 
-// Blocks of one row that fill the device once; two for as many rows as it has SMs (16 x 2K keys:
-// 39 us against 40 of one, page 16: 42 against 49).
+// Blocks of one row that fill the device once; two for up to as many rows as it has SMs, where two
+// blocks fit on one (16 x 2K keys, page 16: 41 us against 49 of one; head dim 256: 83 against 72).
 std::int64_t wanted_parts(const core::Attention& a, const CudaFacts& facts, const CudaPlan& plan) {
   const std::int64_t rows =
       std::max<std::int64_t>(product(product(a.batch, a.kv_heads), plan.row_blocks), 1);
-  const std::int64_t fill =
-      rows <= facts.sm_count ? std::max<std::int64_t>(facts.sm_count / rows, 2) : 1;
+  std::int64_t fill = rows <= facts.sm_count ? facts.sm_count / rows : 1;
+  if (fill == 1 && rows <= facts.sm_count &&
+      (!plan.mma || deepest_ring(plan, 2, core::kMostStages, half_of_sm(facts)) != 0)) {
+    fill = 2;
+  }
   return std::min(power_of_two_below(fill),
                   power_of_two_below(std::max<std::int64_t>(plan.max_chunks, 1)));
 }
 
-// Clusters of more than two blocks find room on an SM only beside others (4 x 8K keys: 44 us with a
-// ring of two stages, 64 us with three and one block an SM).
-bool try_cluster(const CudaFacts& facts, std::int64_t parts, CudaPlan* plan) {
+// Where every block of the call has an SM to itself its ring is as deep as it gets (8 x 32K keys:
+// 242 us with three stages, 285 with two); else two of them must fit (4 x 8K keys in clusters of
+// four: 44 us with two stages, 64 with three and one block an SM).
+bool try_cluster(const core::Attention& a, const CudaFacts& facts, std::int64_t parts,
+                 CudaPlan* plan) {
   if (facts.compute < 90) return false;
+  const std::int64_t rows = product(product(a.batch, a.kv_heads), plan->row_blocks);
+  const std::int32_t whole = facts.smem_per_block - 128;
   plan->sharing = CudaSharing::kCluster;
-  plan->parts = static_cast<std::int32_t>(std::min(parts, kMostCluster));
-  if (plan->parts > 2) {
-    plan->stages = deepest_ring(*plan, 2, core::kMostStages, half_of_sm(facts));
+  const std::int64_t chunks = power_of_two_below(std::max<std::int64_t>(plan->max_chunks, 1));
+  const std::int64_t most = std::min(chunks, kMostCluster);
+  // More blocks have smaller shares of the rows to fold. Clusters of 16 find no room with one block
+  // an SM.
+  for (std::int64_t tried = std::min(parts, most); tried <= most; tried *= 2) {
+    plan->parts = static_cast<std::int32_t>(tried);
+    const bool alone = tried <= 2 && rows * tried <= facts.sm_count;
+    plan->stages = deepest_ring(*plan, 2, core::kMostStages, alone ? whole : half_of_sm(facts));
+    if (plan->stages == 0 && tried <= 8)
+      plan->stages = deepest_ring(*plan, 2, core::kMostStages, whole);
     if (plan->stages != 0) return true;
-    plan->parts = std::min(plan->parts, 8);
   }
-  plan->stages = deepest_ring(*plan, 2, core::kMostStages, facts.smem_per_block - 128);
+  plan->parts = static_cast<std::int32_t>(std::min<std::int64_t>(most, 8));
+  plan->stages = deepest_ring(*plan, 2, core::kMostStages, whole);
   return plan->stages != 0;
 }
 
 void share_by_workspace(const core::Attention& a, std::int64_t parts, CudaPlan* plan) {
-  const std::int64_t rows = product(product(a.batch, a.kv_heads), plan->row_blocks);
-  const std::int64_t room = std::max<std::int64_t>(kMostBlocks / std::max<std::int64_t>(rows, 1), 1);
+  const std::int64_t rows =
+      std::max<std::int64_t>(product(product(a.batch, a.kv_heads), plan->row_blocks), 1);
+  const std::int64_t room = power_of_two_below(std::max<std::int64_t>(kMostBlocks / rows, 1));
+  const std::int64_t chunks = power_of_two_below(std::max<std::int64_t>(plan->max_chunks, 1));
   plan->sharing = CudaSharing::kSplit;
-  plan->parts = static_cast<std::int32_t>(
-      std::max(parts, std::min(power_of_two_below(room), power_of_two_below(std::max<std::int64_t>(plan->max_chunks, 1)))));
+  plan->parts = static_cast<std::int32_t>(std::max(parts, std::min(room, chunks)));
 }
 
-// Self, cluster or split for a call that forces none.
+// Self, cluster or split for a call that forces none. Requests of very different lengths are served
+// by blocks that share by length, which only the workspace allows (one of 64K keys among 15 of 512:
+// 90 us against 288 of clusters); what such a call may hold is known by its bounds only. Batches
+// with more rows than blocks at once gain nothing (64 x up to 8K: 314 us against 299).
 void choose_sharing(const core::Attention& a, const CudaFacts& facts, bool may_split,
                     CudaPlan* plan) {
   const std::int64_t parts = wanted_parts(a, facts, *plan);
   plan->sharing = CudaSharing::kSelf;
   plan->parts = 1;
   if (plan->max_chunks <= 1) return;
-  const bool few = parts > 1;
-  if (few && plan->mma && parts <= kMostCluster && try_cluster(facts, parts, plan)) return;
-  const bool uneven = a.batch > 1 && a.kv.max_kv_len > kUnevenKeys;
+  const std::int64_t rows = product(product(a.batch, a.kv_heads), plan->row_blocks);
+  const bool uneven = a.batch > 1 && a.kv.max_kv_len > kUnevenKeys && may_split &&
+                      rows <= std::int64_t{kBlocksOfSm} * facts.sm_count;
+  const bool by_cluster = parts > 1 && plan->mma && !uneven && try_cluster(a, facts, parts, plan);
+  if (by_cluster) return;
   plan->sharing = CudaSharing::kSelf;
   plan->parts = 1;
-  if ((few || uneven) && may_split) share_by_workspace(a, parts, plan);
+  if ((parts > 1 || uneven) && may_split) share_by_workspace(a, parts, plan);
   if (plan->parts == 1) plan->sharing = CudaSharing::kSelf;
 }
 
@@ -166,12 +198,11 @@ Status force_sharing(const core::Attention& a, const CudaFacts& facts, bool may_
   plan->sharing = CudaSharing::kSelf;
   plan->parts = 1;
   if (plan->variant == CudaVariant::kMmaCluster) {
-    if (plan->decode && !try_cluster(facts, parts, plan)) {
+    if (plan->decode && !try_cluster(a, facts, parts, plan)) {
       return core::unsupported("variant", static_cast<int>(plan->variant),
                                "clusters on sm_90 and where a block's share of the rows fits");
     }
-  } else if (plan->variant == CudaVariant::kMmaSplit ||
-             plan->variant == CudaVariant::kSimtSplit) {
+  } else if (plan->variant == CudaVariant::kMmaSplit || plan->variant == CudaVariant::kSimtSplit) {
     if (!may_split) {
       return core::unsupported("variant", static_cast<int>(plan->variant),
                                "partial results of up to 128 MiB");
@@ -200,10 +231,9 @@ void shape_prefill(const core::Attention& a, const Shape& shape, CudaPlan* plan)
   plan->prefill_rows = plan->mma ? core::prefill_shape(plan->dim).rows : core::kSimtRows;
   if (!shape.prefill) return;
   const std::int64_t rows = plan->prefill_rows;
-  plan->prefill_blocks =
-      a.q_indptr == nullptr
-          ? product(a.batch, core::divide_up(product(a.q_len, a.group()), rows))
-          : product(a.total_q, a.group()) / rows + a.batch;
+  plan->prefill_blocks = a.q_indptr == nullptr
+                             ? product(a.batch, core::divide_up(product(a.q_len, a.group()), rows))
+                             : product(a.total_q, a.group()) / rows + a.batch;
 }
 
 CudaVariant variant_number(const CudaPlan& plan) {
@@ -269,11 +299,13 @@ Status plan_cuda_attention(const core::Attention& a, const CudaFacts& facts, std
     plan->parts = 1;
   }
   plan->keys_of_part = core::kKeyTile * 16;
-  plan->blocks_at_once = std::int64_t{kBlocksOfSm} * std::max(facts.sm_count, 1);
+  // Twice as many shares as blocks run at once leave short ones for the end.
+  plan->fair_shares = std::int64_t{2 * kBlocksOfSm} * std::max(facts.sm_count, 1);
   if (plan->mma && plan->decode && plan->sharing != CudaSharing::kCluster) {
     plan->stages = ring_of_grid(a, *plan, facts);
     if (plan->stages == 0) {
-      return core::unsupported("head_dim", a.head_dim, "less on a device of so little shared memory");
+      return core::unsupported("head_dim", a.head_dim,
+                               "less on a device of so little shared memory");
     }
   }
   if (plan->mma && plan->decode) plan->shared_bytes = shared_bytes(*plan, plan->stages);
@@ -297,13 +329,15 @@ std::size_t explain_cuda_attention(const core::Attention& a, const CudaFacts& fa
              plan.prefill_rows, a.group(), static_cast<long long>(plan.prefill_blocks));
   }
   if (plan.decode) {
-    out.line("decode: up to %lld q rows a request, blocks of %d rows (q rows x %d heads), %lld a "
-             "KV head, ring of %d stages\n",
-             static_cast<long long>(plan.request_rows), plan.tile_rows, a.group(),
-             static_cast<long long>(plan.row_blocks), plan.stages);
-    out.line("decode chunks: up to %lld a request, whole tiles of %lld keys, cut from its own "
-             "visible range\n",
-             static_cast<long long>(plan.max_chunks), static_cast<long long>(core::kKeyTile));
+    out.line(
+        "decode: up to %lld q rows a request, blocks of %d rows (q rows x %d heads), %lld a "
+        "KV head, ring of %d stages\n",
+        static_cast<long long>(plan.request_rows), plan.tile_rows, a.group(),
+        static_cast<long long>(plan.row_blocks), plan.stages);
+    out.line(
+        "decode chunks: up to %lld a request, whole tiles of %lld keys, cut from its own "
+        "visible range\n",
+        static_cast<long long>(plan.max_chunks), static_cast<long long>(core::kKeyTile));
     out.line("sharing: %d blocks a row at most\n", plan.parts);
   }
   out.line("workspace: %llu bytes\n", static_cast<unsigned long long>(plan.workspace_bytes));

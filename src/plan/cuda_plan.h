@@ -1,5 +1,5 @@
-// Launch choice and workspace layout of the CUDA backend, as pure functions of a checked call and of
-// facts about the device. Nothing here decides bits, and the workspace depends on no device.
+// Launch choice and workspace layout of the CUDA backend, as pure functions of a checked call and
+// of facts about the device. Nothing here decides bits, and the workspace depends on no device.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 namespace tilewise::plan {
 
 struct CudaFacts {
-  bool present;                  // false: no device; a plan is then as if on an H200
-  std::int32_t compute;          // 10 * major + minor
+  bool present;          // false: no device; a plan is then as if on an H200
+  std::int32_t compute;  // 10 * major + minor
   std::int32_t sm_count;
-  std::int32_t smem_per_block;   // bytes, with opt-in
+  std::int32_t smem_per_block;  // bytes, with opt-in
   std::int32_t smem_per_sm;
   const char* name;
 };
@@ -40,8 +40,8 @@ struct CudaPlan {
   // Class D.
   CudaSharing sharing;
   std::int32_t parts;         // blocks that share a row at most
-  std::int64_t keys_of_part;    // kSplit: keys that are worth a block of their own
-  std::int64_t blocks_at_once;  // that the device runs
+  std::int64_t keys_of_part;  // kSplit: keys that are worth a block of their own
+  std::int64_t fair_shares;   // that the keys of a batch are divided into
   std::int32_t tile_rows;     // packed rows that a block has room for
   std::int32_t used_rows;     // and has at most
   std::int32_t stages;        // of the ring

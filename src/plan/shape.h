@@ -29,11 +29,12 @@ inline Shape shape_of(const core::Attention& a) {
   const std::int64_t most = ragged ? std::min(a.max_q_len, a.total_q) : a.q_len;
   const core::RowClass top = core::row_class(most, a.forced_class);
   s.prefill = most > 0 && top == core::RowClass::kPrefill;
-  s.decode =
-      most > 0 && (top == core::RowClass::kDecode || (ragged && a.forced_class == core::RowClass::kAuto));
+  s.decode = most > 0 && (top == core::RowClass::kDecode ||
+                          (ragged && a.forced_class == core::RowClass::kAuto));
   s.prefill_rows = s.prefill ? most : 0;
   if (s.decode) {
-    s.decode_rows = a.forced_class == core::RowClass::kAuto ? std::min(most, core::kDecodeRows) : most;
+    s.decode_rows =
+        a.forced_class == core::RowClass::kAuto ? std::min(most, core::kDecodeRows) : most;
   }
   const auto all = [&a](std::int64_t rows) {
     return product(std::min(product(rows, a.batch), a.total_q), a.q_heads);

@@ -56,7 +56,6 @@ def test_help_goes_to_standard_output(command):
         (["bench", "--filter", QUICK_ROW, "--plot", "/no/such/folder/x.svg"], "--plot"),
         (["verify", "--filter", "("], "--filter"),
         (["verify", "--cases", "-3"], "--cases"),
-        (["verify", "--backend", "cuda"], "--backend"),
         (["generate"], "--model"),
     ],
 )
@@ -65,6 +64,14 @@ def test_bad_arguments_exit_with_2_and_name_the_option(arguments, named):
     assert done.returncode == 2
     assert named in done.stderr
     assert done.stdout == ""
+
+
+def test_verify_says_why_it_cannot_run_on_cuda():
+    if document("info", "--json")["device"] is not None:
+        pytest.skip("there is a device")
+    done = run("verify", "--backend", "cuda")
+    assert done.returncode == 2
+    assert "--backend cuda: this " in done.stderr
 
 
 def test_info_json_tells_build_backends_machine_and_variants():
@@ -76,6 +83,8 @@ def test_info_json_tells_build_backends_machine_and_variants():
     assert len(backends["cpu"]["types"]) == 9
     assert info["machine"]["cores"] >= 1
     assert [variant["number"] for variant in info["variants"]] == list(range(1, len(info["variants"]) + 1))
+    assert (info["cuda_variants"] != []) == backends["cuda"]["available"]
+    assert info["device"] is None or info["device"]["sm_count"] >= 1
 
 
 def test_info_text_names_the_same_facts():

@@ -82,16 +82,29 @@ INSTANTIATE_TEST_SUITE_P(B11, Refusal, testing::ValuesIn(kB11));
 const Refused kB107[] = {{"bias", TW_UNSUPPORTED, [](RawCall& c) { c.args.bias = &kOne; }}};
 INSTANTIATE_TEST_SUITE_P(B107, Refusal, testing::ValuesIn(kB107));
 
-// The device that this build has no code for: the support query says no, the call refuses.
+// A device that no build knows: the support query says no, the call refuses.
 const Refused kB68[] = {
-    {"device_kind", TW_UNSUPPORTED, [](RawCall& c) { c.target.device_kind = TW_DEVICE_CUDA; }}};
+    {"device_kind", TW_INVALID_ARGUMENT, [](RawCall& c) { c.target.device_kind = 2; }}};
 INSTANTIATE_TEST_SUITE_P(B68, Refusal, testing::ValuesIn(kB68));
 
 TEST(PublicCases, B68SupportIsAskedBeforeTheCall) {
+  const bool built = std::string(tw_build_info()).find("backends: cpu, cuda") != std::string::npos;
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_BF16, TW_DTYPE_BF16, 128, 0), 1);
-  EXPECT_EQ(tw_supports(TW_DEVICE_CUDA, TW_DTYPE_BF16, TW_DTYPE_BF16, 128, 0), 0);
+  EXPECT_EQ(tw_supports(TW_DEVICE_CUDA, TW_DTYPE_BF16, TW_DTYPE_BF16, 128, 0), built ? 1 : 0);
+  EXPECT_EQ(tw_supports(2, TW_DTYPE_BF16, TW_DTYPE_BF16, 128, 0), 0);
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_BF16, 4, 128, 0), 0);
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_BF16, TW_DTYPE_BF16, 520, 0), 0);
+}
+
+// Without a device, or without the code for it, a call says so and writes nothing.
+TEST(PublicCases, B68ACallWithoutADeviceIsRefused) {
+  if (verify::cuda_usable()) GTEST_SKIP() << "this machine has a device";
+  SoundCall call;
+  call.target.device_kind = TW_DEVICE_CUDA;
+  const tw_status status = call.run();
+  EXPECT_TRUE(status == TW_UNSUPPORTED || status == TW_BACKEND_ERROR) << status;
+  EXPECT_NE(call.error(), "");
+  EXPECT_TRUE(std::all_of(call.o.begin(), call.o.end(), [](float x) { return std::isnan(x); }));
 }
 
 TEST(PublicCases, B49EveryEntryPointRefusesNull) {

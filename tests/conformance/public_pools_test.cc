@@ -1,5 +1,6 @@
-// Public bug reports about huge pools and long contexts: offsets past 2^31 and 2^32. Pools are
-// address space of which only the pages in use exist. Names carry the ids of docs/cases.md.
+// Public bug reports about huge pools and long contexts: offsets past 2^31 and 2^32. On the CPU
+// pools are address space of which only the pages in use exist. Names carry the ids of
+// docs/cases.md.
 #include <cmath>
 #include <cstring>
 
@@ -13,7 +14,10 @@ constexpr Index kPageElements = kPage * kHeads * kDim;
 constexpr tw_dtype kType = TW_DTYPE_BF16;
 
 struct Pools {
-  std::uint8_t *k, *v;
+  explicit Pools(Index count)
+      : k(count * kPageElements * 2), v(count * kPageElements * 2), pages(count) {}
+  bool there() const { return k.data() != nullptr && v.data() != nullptr; }
+  Mapping k, v;
   Index pages;
 };
 
@@ -21,19 +25,27 @@ struct Pools {
 void fill_pages(const Pools& pools, const std::vector<std::int32_t>& ids) {
   const auto k = drawn(4, verify::kK, kType, 3 * kPageElements),
              v = drawn(4, verify::kV, kType, 3 * kPageElements);
-  constexpr std::size_t bytes = kPageElements * 2;
-  for (std::size_t n = 0; n < 3; ++n) {
-    std::memcpy(pools.k + static_cast<Index>(bytes) * ids[n], k.data() + n * bytes, bytes);
-    std::memcpy(pools.v + static_cast<Index>(bytes) * ids[n], v.data() + n * bytes, bytes);
+  constexpr Index bytes = kPageElements * 2;
+  for (Index n = 0; n < 3; ++n) {
+    pools.k.write(bytes * at(ids, n), k.data() + n * bytes, bytes);
+    pools.v.write(bytes * at(ids, n), v.data() + n * bytes, bytes);
   }
 }
 
-void use_pools(RawCall& call, const Pools& pools, const std::vector<std::int32_t>& ids,
+// The calls read pages `ids` of a pool of `pages`.
+struct Pages {
+  std::uint8_t *k, *v;
+  Index pages;
+};
+
+Pages pages_of(const Pools& pools) { return {pools.k.data(), pools.v.data(), pools.pages}; }
+
+void use_pages(RawCall& call, const Pages& pool, const std::vector<std::int32_t>& ids,
                bool head_major) {
-  call.kv.k = pools.k;
-  call.kv.v = pools.v;
+  call.kv.k = pool.k;
+  call.kv.v = pool.v;
   call.kv.page_size = kPage;
-  call.kv.num_pages = pools.pages;
+  call.kv.num_pages = pool.pages;
   call.kv.page_table = ids.data();
   call.kv.page_table_rows = 1;
   call.kv.page_table_width = static_cast<std::int32_t>(ids.size());
@@ -44,42 +56,36 @@ void use_pools(RawCall& call, const Pools& pools, const std::vector<std::int32_t
 }
 
 TEST(PublicCases, B04PageOffsetsPassTwoToTheThirtyTwo) {
-  constexpr Index kPages = 262146;
-  const Mapping k(kPages * kPageElements * 2), v(kPages * kPageElements * 2);
-  const Mapping small_k(3 * kPageElements * 2), small_v(3 * kPageElements * 2);
-  ASSERT_NE(k.data(), nullptr);
-  ASSERT_NE(v.data(), nullptr);
+  const Pools large(262146), small(3);
+  if (!large.there()) GTEST_SKIP() << "not enough memory";
   const std::vector<std::int32_t> ids = {131071, 131072, 262144}, small_ids = {0, 1, 2};
-  const Pools large{k.data(), v.data(), kPages}, small{small_k.data(), small_v.data(), 3};
   fill_pages(large, ids);
   fill_pages(small, small_ids);
   for (const bool head_major : {false, true}) {
     for (const Index q_len : {1, 20}) {
       RawCall a({kType, 1, q_len, 32, kHeads, kDim}), b({kType, 1, q_len, 32, kHeads, kDim});
-      use_pools(a, large, ids, head_major);
-      use_pools(b, small, small_ids, head_major);
-      for (const int variant : {1, 2, 3}) {
-        ASSERT_EQ(a.run(variant), TW_OK) << a.error();
-        ASSERT_EQ(b.run(variant), TW_OK) << b.error();
-        EXPECT_EQ(a.bytes(), b.bytes()) << "variant " << variant;
-      }
+      use_pages(a, pages_of(large), ids, head_major);
+      use_pages(b, pages_of(small), small_ids, head_major);
+      expect_same_bytes(a, b);
     }
   }
 }
 
 TEST(PublicCases, B04AppendWritesBeyondTwoToTheThirtyTwo) {
-  constexpr Index kPages = 262146;
-  const Mapping k(kPages * kPageElements * 2), v(kPages * kPageElements * 2);
-  ASSERT_NE(k.data(), nullptr);
-  ASSERT_NE(v.data(), nullptr);
+  const Pools pools(262146);
+  if (!pools.there()) GTEST_SKIP() << "not enough memory";
+  const Mapping row_memory(kHeads * kDim * 2), table(3 * 4);
   const std::vector<std::int32_t> ids = {131071, 131072, 262144};
+  table.write(0, reinterpret_cast<const std::uint8_t*>(ids.data()), 3 * 4);
   RawCall call({kType, 1, 1, 32, kHeads, kDim});
-  use_pools(call, {k.data(), v.data(), kPages}, ids, false);
+  use_pages(call, pages_of(pools), ids, false);
+  call.kv.page_table = reinterpret_cast<const std::int32_t*>(table.data());
   call.kv.kv_len = 34;
   const auto row = drawn(4, verify::kNewK, kType, kHeads * kDim);
+  row_memory.write(0, row.data(), kHeads * kDim * 2);
   tw_new_kv rows{};
   rows.struct_size = sizeof rows;
-  rows.k = rows.v = row.data();
+  rows.k = rows.v = row_memory.data();
   rows.k_head_stride = rows.v_head_stride = kDim;
   tw_kv_append_args args{};
   args.struct_size = sizeof args;
@@ -89,26 +95,26 @@ TEST(PublicCases, B04AppendWritesBeyondTwoToTheThirtyTwo) {
   args.head_dim = kDim;
   args.rows = &rows;
   args.kv = &call.kv;
+  args.target = &call.target;
   ASSERT_EQ(tw_kv_append(&args), TW_OK) << tw_last_error();
-  const std::size_t row_bytes = kHeads * kDim * 2, page_bytes = kPageElements * 2;
+  constexpr Index row_bytes = kHeads * kDim * 2, page_bytes = kPageElements * 2;
   std::vector<std::uint8_t> expected(page_bytes, 0);
-  std::memcpy(expected.data() + row_bytes, row.data(), row_bytes);
-  EXPECT_EQ(std::memcmp(k.data() + page_bytes * 262144, expected.data(), page_bytes), 0);
-  EXPECT_EQ(std::memcmp(v.data() + page_bytes * 262144, expected.data(), page_bytes), 0);
-  const std::vector<std::uint8_t> zeros(page_bytes, 0);
-  EXPECT_EQ(std::memcmp(k.data(), zeros.data(), page_bytes), 0);
+  std::copy(row.begin(), row.end(), expected.begin() + row_bytes);
+  EXPECT_EQ(pools.k.read(page_bytes * 262144, page_bytes), expected);
+  EXPECT_EQ(pools.v.read(page_bytes * 262144, page_bytes), expected);
+  EXPECT_EQ(pools.k.read(0, page_bytes), std::vector<std::uint8_t>(page_bytes, 0));
 }
 
 TEST(PublicCases, B79TokenOffsetsOfAFusedViewPassTwoToTheThirtyOne) {
   constexpr Index kTokens = 174827, kRow = 3 * 32 * kDim,
                   kFirst = 174720;  // a multiple of the key tile
   const Mapping fused(kTokens * kRow * 2);
-  ASSERT_NE(fused.data(), nullptr);
-  const auto tail = drawn(79, verify::kK, kType, (kTokens - kFirst) * kRow);
-  std::memcpy(fused.data() + kFirst * kRow * 2, tail.data(), tail.size());
+  if (fused.data() == nullptr) GTEST_SKIP() << "not enough memory";
+  auto tail = drawn(79, verify::kK, kType, (kTokens - kFirst) * kRow);
+  fused.write(kFirst * kRow * 2, tail.data(), static_cast<Index>(tail.size()));
   RawCall whole({kType, 1, 1, 32, 32, kDim}), part({kType, 1, 1, 32, 32, kDim});
   for (RawCall* call : {&whole, &part}) {
-    std::uint8_t* base = call == &whole ? fused.data() : const_cast<std::uint8_t*>(tail.data());
+    std::uint8_t* base = call == &whole ? fused.data() : tail.data();
     call->args.flags = TW_CAUSAL | TW_WINDOW_LEFT;
     call->args.window_left = 64;
     call->kv.k = base + 32 * kDim * 2;
@@ -117,35 +123,29 @@ TEST(PublicCases, B79TokenOffsetsOfAFusedViewPassTwoToTheThirtyOne) {
     call->kv.k_head_stride = call->kv.v_head_stride = kDim;
     call->kv.kv_len = static_cast<std::int32_t>(call == &whole ? kTokens : kTokens - kFirst);
   }
-  for (const int variant : {1, 2, 3}) {
-    ASSERT_EQ(whole.run(variant), TW_OK) << whole.error();
-    ASSERT_EQ(part.run(variant), TW_OK) << part.error();
-    EXPECT_EQ(whole.bytes(), part.bytes()) << "variant " << variant;
-  }
+  expect_same_bytes(whole, part);
 }
 
 TEST(PublicCases, B88PagesOfOneTokenBeyondTwoToTheThirtyOne) {
   constexpr Index kTokens = 2097154, kRow = kHeads * kDim;
   const Mapping k(kTokens * kRow * 2), v(kTokens * kRow * 2);
-  ASSERT_NE(k.data(), nullptr);
-  ASSERT_NE(v.data(), nullptr);
+  if (k.data() == nullptr || v.data() == nullptr) GTEST_SKIP() << "not enough memory";
   const std::vector<std::int32_t> ids = {0, 2097151, 2097152}, small_ids = {0, 1, 2};
   auto small_k = drawn(88, verify::kK, kType, 3 * kRow),
        small_v = drawn(88, verify::kV, kType, 3 * kRow);
   for (Index n = 0; n < 3; ++n) {
-    std::memcpy(k.data() + at(ids, n) * kRow * 2, small_k.data() + n * kRow * 2, kRow * 2);
-    std::memcpy(v.data() + at(ids, n) * kRow * 2, small_v.data() + n * kRow * 2, kRow * 2);
+    k.write(at(ids, n) * kRow * 2, small_k.data() + n * kRow * 2, kRow * 2);
+    v.write(at(ids, n) * kRow * 2, small_v.data() + n * kRow * 2, kRow * 2);
   }
   RawCall a({kType, 1, 1, 32, kHeads, kDim}), b({kType, 1, 1, 32, kHeads, kDim});
-  use_pools(a, {k.data(), v.data(), kTokens}, ids, false);
-  use_pools(b, {small_k.data(), small_v.data(), 3}, small_ids, false);
+  use_pages(a, {k.data(), v.data(), kTokens}, ids, false);
+  use_pages(b, {small_k.data(), small_v.data(), 3}, small_ids, false);
   for (RawCall* call : {&a, &b}) {
     call->kv.page_size = 1;
     call->kv.k_batch_stride = call->kv.v_batch_stride = kRow;
     call->kv.kv_len = 3;
-    ASSERT_EQ(call->run(), TW_OK) << call->error();
   }
-  EXPECT_EQ(a.bytes(), b.bytes());
+  expect_same_bytes(a, b);
 }
 
 // One page repeated: a million keys in a pool of sixteen.
@@ -156,7 +156,7 @@ TEST(PublicCases, B109ScratchDoesNotGrowWithTheLength) {
          v = drawn(109, verify::kV, kType, kPage * kDim);
     RawCall call({kType, 1, 1, 8, 1, kDim});
     std::fill(call.q.begin(), call.q.end(), std::uint8_t{0});
-    use_pools(call, {k.data(), v.data(), 1}, table, false);
+    use_pages(call, {k.data(), v.data(), 1}, table, false);
     call.kv.k_token_stride = call.kv.v_token_stride = kDim;
     call.kv.kv_len = static_cast<std::int32_t>(kv_len);
     for (const bool windowed : {false, true}) {

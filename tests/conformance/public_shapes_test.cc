@@ -82,7 +82,15 @@ TEST(PublicCases, B28TailsOfTilesAreNotRead) {
   expect_right(Problem(large));
 }
 
-// Repeats with two workers and with the partial results in the workspace, where a race would show.
+// Repeats with two workers and with shared chunks, where a race would show.
+void expect_equal_repeats(verify::Call& call, int variant, int repeats) {
+  const auto first = call.run({variant, TW_DTYPE_DEFAULT, 2}).bytes;
+  for (int n = 0; n < repeats; ++n)
+    ASSERT_EQ(call.run({n % 2 != 0 ? 0 : variant, TW_DTYPE_DEFAULT, 2}).bytes.size(), first.size());
+  for (int n = 0; n < repeats; ++n)
+    ASSERT_EQ(call.run({variant, TW_DTYPE_DEFAULT, 2}).bytes, first) << n;
+}
+
 TEST(PublicCases, B65TwoHundredRepeatsGiveTheSameBytes) {
   for (const Index dim : {64, 128, 256}) {
     for (const Index kv_len : {1, 333, 1501, 4097}) {
@@ -92,14 +100,8 @@ TEST(PublicCases, B65TwoHundredRepeatsGiveTheSameBytes) {
             TW_DTYPE_BF16, 4, 2, dim,
             std::vector<Request>(static_cast<std::size_t>(1 + kv_len % 7), {q_len, kv_len})));
         verify::Call call(p);
-        const auto first = call.run({verify::kSimdSplit, TW_DTYPE_DEFAULT, 2}).bytes;
-        const int repeats = kv_len > 400 ? 20 : 200;
-        for (int n = 0; n < repeats; ++n)
-          ASSERT_EQ(
-              call.run({n % 2 != 0 ? 0 : verify::kSimdSplit, TW_DTYPE_DEFAULT, 2}).bytes.size(),
-              first.size());
-        for (int n = 0; n < repeats; ++n)
-          ASSERT_EQ(call.run({verify::kSimdSplit, TW_DTYPE_DEFAULT, 2}).bytes, first) << n;
+        for (const auto& [variant, twin] : usable_twins(p))
+          expect_equal_repeats(call, variant, kv_len > 400 ? 20 : 200);
       }
     }
   }
@@ -163,7 +165,10 @@ TEST(PublicCases, B73EveryForcedVariantIsRightAtEveryBatch) {
 TEST(PublicCases, B73ExplainNamesTheVariantThatRuns) {
   const Problem p(make_case(TW_DTYPE_BF16, 8, 2, 64, {{1, 100}}));
   verify::Call call(p);
-  for (const int variant : {0, 1, 2, 3}) {
+  std::vector<int> numbers = usable_variants(p);
+  numbers.push_back(0);
+  if (!verify::on_cuda()) numbers.push_back(verify::kReference);
+  for (const int variant : numbers) {
     call.args().variant = variant;
     char text[4096];
     std::size_t length = 0;
@@ -237,15 +242,19 @@ TEST(PublicCases, B83TheWorkspaceIsBoundedAndItsSizeChecked) {
   call.kv.k_token_stride = call.kv.v_token_stride = 128 * 128;
   call.kv.k_head_stride = call.kv.v_head_stride = 128;
   call.kv.kv_len = 1 << 20;
-  for (const int variant : {0, 1, 2, 3}) {
-    call.args.variant = variant;
+  for (const verify::VariantInfo& info : verify::variants()) {
+    call.args.variant = info.number;
     std::uint64_t bytes = 0;
     const tw_status status = tw_attention_workspace(&call.args, &bytes);
     // A variant that keeps partial results may say that these are too many; it may not ask for
     // more.
-    EXPECT_TRUE(status == TW_OK || variant == verify::kSimdSplit) << call.error();
+    EXPECT_TRUE(status == TW_OK || info.twin != 0 || !info.required) << tw_last_error();
     EXPECT_LE(bytes, std::uint64_t{256} << 20);
   }
+  call.args.variant = 0;
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(tw_attention_workspace(&call.args, &bytes), TW_OK) << tw_last_error();
+  EXPECT_LE(bytes, std::uint64_t{256} << 20);
 }
 
 TEST(PublicCases, B83OneByteTooFewIsRefusedWithBothNumbers) {
@@ -307,8 +316,9 @@ TEST(PublicCases, B113CapacityDoesNotChangeTheResult) {
   std::vector<std::vector<std::uint8_t>> results;
   for (const Index capacity : {40960, 262144}) {
     const Mapping k_cache(capacity * kHeads * kDim * 2), v_cache(capacity * kHeads * kDim * 2);
-    std::memcpy(k_cache.data(), k.data(), k.size());
-    std::memcpy(v_cache.data(), v.data(), v.size());
+    ASSERT_NE(v_cache.data(), nullptr);
+    k_cache.write(0, k.data(), static_cast<Index>(k.size()));
+    v_cache.write(0, v.data(), static_cast<Index>(v.size()));
     const std::vector<std::int32_t> lens = {kLen};
     RawCall call({TW_DTYPE_BF16, 1, 1, 8, kHeads, kDim});
     call.kv.k = k_cache.data();

@@ -47,8 +47,11 @@ bool census_row_right(const Problem& p, const Answer& answer, Index r, Index i, 
 
 }  // namespace
 
+void use_backend_environment();
+
 Case make_case(tw_dtype type, Index q_heads, Index kv_heads, Index head_dim,
                std::vector<verify::Request> requests) {
+  use_backend_environment();
   Case c;
   c.id = "test";
   c.q_type = c.kv_type = type;
@@ -87,11 +90,21 @@ void make_census(Case& c) {
 
 std::vector<int> usable_variants(const Problem& p) {
   std::vector<int> usable;
-  for (const verify::VariantInfo& info : verify::cpu_variants()) {
+  for (const verify::VariantInfo& info : verify::variants()) {
     if (info.required || verify::attend(p, {info.number}).status != TW_UNSUPPORTED)
       usable.push_back(info.number);
   }
   return usable;
+}
+
+std::vector<std::pair<int, int>> usable_twins(const Problem& p) {
+  const std::vector<int> usable = usable_variants(p);
+  std::vector<std::pair<int, int>> twins;
+  for (const verify::VariantInfo& info : verify::variants()) {
+    const bool has = std::find(usable.begin(), usable.end(), info.number) != usable.end();
+    if (info.twin != 0 && has) twins.emplace_back(info.number, info.twin);
+  }
+  return twins;
 }
 
 void for_each_answer(const Problem& p, const std::function<void(const Answer&)>& look) {

@@ -26,11 +26,14 @@ Case make_case(tw_dtype type, Index q_heads, Index kv_heads, Index head_dim,
 // Every element type, for loops.
 const std::vector<tw_dtype>& all_types();
 
-// Every variant right under the tolerance rule, and twins equal in bytes.
+// Every variant of the backend in use right under the tolerance rule, and twins equal in bytes.
 void expect_right(const Problem& p);
 
-// Variants beside the oracle that this machine has and this problem may use.
+// Variants beside the oracle that the backend in use has and this problem may use.
 std::vector<int> usable_variants(const Problem& p);
+
+// Of these the ones that differ from another only in who computes a chunk, with that other one.
+std::vector<std::pair<int, int>> usable_twins(const Problem& p);
 
 // Calls `look` with the answer of the oracle and of every usable variant; each must have succeeded
 // and written nothing but its rows.

@@ -3,8 +3,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "verify/device_call.h"
 
 namespace tilewise::tests {
 
@@ -14,6 +17,7 @@ RawCall::RawCall(const RawShape& s)
   kv.struct_size = sizeof kv;
   target.struct_size = sizeof target;
   target.threads = 2;
+  if (verify::on_cuda()) verify::use_device(&target);
   args.target = &target;
   args.q_dtype = s.type;
   args.o_dtype = TW_DTYPE_FP32;
@@ -42,13 +46,32 @@ tw_status RawCall::run(int variant) {
   args.o = o.data();
   args.lse = lse.data();
   args.variant = variant;
+  const tw_device_kind kind = target.device_kind;
+  if (variant == verify::kReference) target.device_kind = TW_DEVICE_CPU;
+  const tw_status status = attend(verify::on_cuda() && variant != verify::kReference);
+  target.device_kind = kind;
+  return status;
+}
+
+tw_status RawCall::attend(bool on_device) {
   std::uint64_t needed = 0;
-  const tw_status status = tw_attention_workspace(&args, &needed);
+  tw_status status = tw_attention_workspace(&args, &needed);
+  error_ = tw_last_error();
   if (status != TW_OK) return status;
   const verify::Block workspace(static_cast<Index>(needed));
   args.workspace = needed != 0 ? workspace.data() : nullptr;
   args.workspace_bytes = needed;
-  return tw_attention(&args);
+  if (!on_device) {
+    status = tw_attention(&args);
+    error_ = tw_last_error();
+    return status;
+  }
+  verify::DeviceCall call(args, {&workspace});
+  status = tw_attention(&call.args());
+  error_ = tw_last_error();
+  EXPECT_EQ(call.finish(), "");
+  EXPECT_TRUE(workspace.guards_intact());
+  return status;
 }
 
 std::vector<std::uint8_t> RawCall::bytes() const {
@@ -67,14 +90,55 @@ std::vector<std::uint8_t> drawn(std::uint64_t seed, verify::TensorId id, tw_dtyp
   return bytes;
 }
 
+void expect_same_bytes(RawCall& a, RawCall& b) {
+  std::vector<int> numbers;
+  if (!verify::on_cuda()) numbers.push_back(verify::kReference);
+  for (const verify::VariantInfo& info : verify::variants()) numbers.push_back(info.number);
+  int compared = 0;
+  for (const int variant : numbers) {
+    const tw_status status = a.run(variant);
+    if (status == TW_UNSUPPORTED && variant > verify::kSimdSplit) continue;
+    ASSERT_EQ(status, TW_OK) << a.error();
+    ASSERT_EQ(b.run(variant), TW_OK) << b.error();
+    EXPECT_EQ(a.bytes(), b.bytes()) << "variant " << variant;
+    ++compared;
+  }
+  EXPECT_GE(compared, 2);
+}
+
 Mapping::Mapping(Index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+  if (verify::on_cuda()) {
+    memory_ = std::make_unique<tools::DeviceMemory>(bytes_);
+    if (memory_->address() == 0 || !memory_->fill(0, bytes_)) return;
+    data_ = reinterpret_cast<std::uint8_t*>(memory_->address());
+    return;
+  }
   void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   data_ = at == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(at);
 }
 
 Mapping::~Mapping() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ != nullptr && memory_ == nullptr) munmap(data_, bytes_);
+}
+
+void Mapping::write(Index offset, const std::uint8_t* from, Index bytes) const {
+  const auto size = static_cast<std::size_t>(bytes);
+  if (memory_ == nullptr) {
+    std::memcpy(data_ + offset, from, size);
+  } else {
+    EXPECT_TRUE(memory_->upload(static_cast<std::size_t>(offset), from, size));
+  }
+}
+
+std::vector<std::uint8_t> Mapping::read(Index offset, Index bytes) const {
+  std::vector<std::uint8_t> result(static_cast<std::size_t>(bytes));
+  if (memory_ == nullptr) {
+    std::copy_n(data_ + offset, bytes, result.begin());
+  } else {
+    EXPECT_TRUE(memory_->download(result.data(), static_cast<std::size_t>(offset), result.size()));
+  }
+  return result;
 }
 
 }  // namespace tilewise::tests

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <vector>
 
+#include "common/device.h"
 #include "common/library.h"
 #include "common/machine.h"
 #include "common/progress.h"
@@ -79,6 +81,36 @@ TEST(Machine, HasACoreToRunOn) {
   const Machine machine = read_machine();
   EXPECT_GE(machine.cores, 1);
   EXPECT_EQ(machine_json(machine)["cores"], machine.cores);
+}
+
+TEST(Device, HasFactsWhereThereIsOne) {
+  const DeviceFacts facts = device_facts();
+  EXPECT_EQ(facts.name.empty(), !device_usable());
+  EXPECT_EQ(facts.sm_count > 0, device_usable());
+  EXPECT_EQ(free_device_bytes() > 0, device_usable());
+  const int on_the_host = 0;
+  EXPECT_FALSE(is_device_pointer(&on_the_host));
+}
+
+TEST(Device, MemoryKeepsWhatWasPutThere) {
+  if (!device_usable()) GTEST_SKIP() << "no CUDA device";
+  const std::vector<std::uint8_t> bytes = {1, 2, 3, 4, 5};
+  std::vector<std::uint8_t> back(7);
+  const DeviceMemory memory(back.size());
+  ASSERT_NE(memory.address(), 0u);
+  EXPECT_TRUE(is_device_pointer(reinterpret_cast<const void*>(memory.address())));
+  EXPECT_TRUE(memory.fill(9, back.size()));
+  EXPECT_TRUE(memory.upload(1, bytes.data(), bytes.size()));
+  EXPECT_TRUE(memory.download(back.data(), 0, back.size()));
+  EXPECT_THAT(back, testing::ElementsAre(9, 1, 2, 3, 4, 5, 9));
+}
+
+TEST(Variants, OnCudaHaveNamesWhereTheBuildHasThem) {
+  const bool built = tw_supports(TW_DEVICE_CUDA, TW_DTYPE_BF16, TW_DTYPE_BF16, 64, 64) == 1;
+  int usable = 0;
+  for (const Variant& variant : list_variants(TW_DTYPE_BF16, TW_DEVICE_CUDA))
+    usable += variant.usable ? 1 : 0;
+  EXPECT_EQ(usable > 0, built);
 }
 
 TEST(Variants, IncludeTheReferenceAndSayWhyOneIsNotUsable) {

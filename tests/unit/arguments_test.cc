@@ -221,8 +221,6 @@ const Refusal kRefusals[] = {
      [](Call& c) { c.args.append = &c.append, c.kv.k_batch_stride = 0; }},
     {"DeviceUnknown", TW_INVALID_ARGUMENT, "target.device_kind is 7",
      [](Call& c) { c.target.device_kind = 7; }},
-    {"DeviceCuda", TW_UNSUPPORTED, "target.device_kind",
-     [](Call& c) { c.target.device_kind = TW_DEVICE_CUDA; }},
     {"ThreadsNegative", TW_INVALID_ARGUMENT, "target.threads is -1",
      [](Call& c) { c.target.threads = -1; }},
     {"StructSizeZero", TW_INVALID_ARGUMENT, "args.struct_size is 0",
@@ -351,7 +349,7 @@ TEST(Discovery, TextsAndNumbers) {
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_BF16, TW_DTYPE_DEFAULT, 128, 0), 1);
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_FP32, TW_DTYPE_FP16, 72, 512), 1);
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_BF16, TW_DTYPE_BF16, 100, 0), 0);
-  EXPECT_EQ(tw_supports(TW_DEVICE_CUDA, TW_DTYPE_BF16, TW_DTYPE_BF16, 128, 0), 0);
+  EXPECT_EQ(tw_supports(2, TW_DTYPE_BF16, TW_DTYPE_BF16, 128, 0), 0);
   EXPECT_EQ(tw_supports(TW_DEVICE_CPU, TW_DTYPE_DEFAULT, TW_DTYPE_BF16, 128, 0), 0);
 }
 

@@ -66,8 +66,8 @@ TEST(Chunks, DependOnTheRangesOwnLength) {
 TEST(Chunks, AreMoreForFewerHeads) {
   EXPECT_EQ(cut_chunks(0, 4096, 8).count, 8);
   EXPECT_EQ(cut_chunks(0, 4096, 4).count, 16);
-  EXPECT_EQ(cut_chunks(0, 4096, 2).count, 32);
-  EXPECT_EQ(cut_chunks(0, 4096, 1).count, 64);
+  EXPECT_EQ(cut_chunks(0, 4096, 2).count, 16);
+  EXPECT_EQ(cut_chunks(0, 4096, 1).count, 16);
   EXPECT_EQ(cut_chunks(0, 16384, 8).count, 16);
 }
 

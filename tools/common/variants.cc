@@ -10,7 +10,7 @@ namespace tilewise::tools {
 namespace {
 
 constexpr std::int32_t kMostVariants = 64;
-constexpr std::int32_t kRows = 64;
+constexpr std::int32_t kKeys = 1024;
 constexpr std::int32_t kDim = 128;
 
 }  // namespace
@@ -30,25 +30,29 @@ Variant running_variant(const tw_attention_args& args) {
   return {std::stoi(text), text.substr(open + 1, close - open - 1), true, ""};
 }
 
-std::vector<Variant> list_variants(tw_dtype dtype) {
+std::vector<Variant> list_variants(tw_dtype dtype, tw_device_kind kind) {
   alignas(64) static std::byte nothing[64];
   auto cache = make<tw_kv_cache>();
   cache.k = cache.v = nothing;
   cache.k_token_stride = cache.v_token_stride = kDim;
-  cache.k_head_stride = cache.v_head_stride = kRows * kDim;
-  cache.kv_len = kRows;
-  cache.kv_capacity = kRows;
+  cache.k_head_stride = cache.v_head_stride = kKeys * kDim;
+  cache.kv_len = kKeys;
+  cache.kv_capacity = kKeys;
   auto args = make<tw_attention_args>();
   args.flags = TW_CAUSAL;
   args.q_dtype = dtype;
   args.batch = args.q_heads = args.kv_heads = 1;
   args.head_dim = kDim;
-  args.q_len = args.max_kv_len = kRows;
+  args.q_len = kind == TW_DEVICE_CUDA ? 1 : kKeys;
+  args.max_kv_len = kKeys;
   args.q = nothing;
   args.o = nothing;
   args.q_token_stride = args.o_token_stride = kDim;
-  args.q_head_stride = args.o_head_stride = kRows * kDim;
+  args.q_head_stride = args.o_head_stride = kKeys * kDim;
   args.kv = &cache;
+  auto target = make<tw_target>();
+  target.device_kind = kind;
+  args.target = &target;
 
   std::vector<Variant> variants;
   for (args.variant = 1; args.variant <= kMostVariants; ++args.variant) {

@@ -1,5 +1,4 @@
-// The variants of tw_attention on this machine, found by asking tw_attention_explain for each
-// number.
+// The variants of tw_attention on a device, found by asking tw_attention_explain for each number.
 #pragma once
 
 #include <tilewise/tilewise.h>
@@ -17,9 +16,9 @@ struct Variant {
   std::string reason;  // the library's text if it is not
 };
 
-// For `dtype` queries and cache, one causal prompt of dimension 128: the call that most variants
-// take.
-std::vector<Variant> list_variants(tw_dtype dtype);
+// For `dtype` queries and cache of dimension 128 and the call that most variants take: one causal
+// prompt on the CPU, on CUDA one row over keys enough to be shared out.
+std::vector<Variant> list_variants(tw_dtype dtype, tw_device_kind kind = TW_DEVICE_CPU);
 
 // What would run for `args`, by explain's line "variant: number (name)".
 Variant running_variant(const tw_attention_args& args);

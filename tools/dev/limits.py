@@ -13,7 +13,7 @@ from sources import C_FAMILY, files, parser, report, strip_c
 MAX_FILE = 400
 MAX_FUNCTION = 60
 MAX_KERNEL = 120
-MACROS = frozenset({"TW_TRY", "TW_CUDA_TRY", "TW_DEVICE"})
+MACROS = frozenset({"TW_TRY", "TW_CUDA_TRY", "TW_DEVICE", "TW_VARIANT"})
 PUBLIC_HEADER = "include/tilewise/tilewise.h"
 # The C header cannot use #pragma once everywhere it goes, and tells its version to the preprocessor.
 PUBLIC_MACROS = frozenset(

@@ -15,7 +15,7 @@
 namespace tilewise::verify {
 namespace {
 
-constexpr Index kGuard = 256;
+constexpr Index kGuard = Block::kGuardBytes;
 constexpr std::uint8_t kGuardByte = 0xFE;  // as an element: a NaN or far too large, in every type
 
 void forbid([[maybe_unused]] const std::uint8_t* at, [[maybe_unused]] Index bytes) {
@@ -68,6 +68,10 @@ bool Block::guards_intact() const {
   forbid(data_ + bytes_, kGuard);
   return intact;
 }
+
+std::uint8_t* Block::guarded() const { return data_ != nullptr ? data_ - kGuard : nullptr; }
+
+Index Block::guarded_bytes() const { return data_ != nullptr ? bytes_ + 2 * kGuard : 0; }
 
 bool Block::is_all(std::uint8_t fill) const { return all_equal(data_, bytes_, fill); }
 

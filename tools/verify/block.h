@@ -23,8 +23,14 @@ class Block {
     return *this;
   }
 
+  // Bytes of the guard on either side.
+  static constexpr Index kGuardBytes = 256;
+
   std::uint8_t* data() const { return data_; }
   Index bytes() const { return bytes_; }
+  // Both guards and what is between them, for copies of the whole.
+  std::uint8_t* guarded() const;
+  Index guarded_bytes() const;
   bool guards_intact() const;
   // Whether every byte still equals `fill`.
   bool is_all(std::uint8_t fill) const;

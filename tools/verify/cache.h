@@ -12,6 +12,8 @@ class Cache {
   explicit Cache(const Problem& p);
 
   const tw_kv_cache& args() const { return args_; }
+  const Block& k_memory() const { return k_; }
+  const Block& v_memory() const { return v_; }
   // After a call: every appended row stands in its slot as converted, and no other byte changed.
   // Puts the bytes back as they were. Returns what is wrong, empty if nothing.
   std::string check_and_restore();

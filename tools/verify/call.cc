@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "verify/device_call.h"
+
 namespace tilewise::verify {
 namespace {
 
@@ -18,6 +20,15 @@ void append_bytes(const std::uint8_t* from, Index bytes, std::vector<std::uint8_
   to->insert(to->end(), from, from + bytes);
 }
 
+// tw_attention over copies of the arrays in device memory.
+void attend_on_device(const tw_attention_args& args, const std::vector<const Block*>& blocks,
+                      Answer* answer) {
+  DeviceCall call(args, blocks);
+  answer->status = tw_attention(&call.args());
+  answer->error = tw_last_error();
+  answer->damage = call.finish();
+}
+
 }  // namespace
 
 Call::Call(const Problem& p) : p_(p), cache_(p) {
@@ -26,6 +37,7 @@ Call::Call(const Problem& p) : p_(p), cache_(p) {
   target_.struct_size = sizeof target_;
   target_.threads = c.threads;
   if (c.hook) target_.parallel_for = run_backwards;
+  if (on_cuda()) use_device(&target_);
   args_.target = &target_;
   args_.q_dtype = c.q_type;
   args_.kv_dtype = c.kv_type;
@@ -252,8 +264,13 @@ void Call::read_rows(const Block& o, const Block& lse, tw_dtype o_type, Answer* 
   if (!lse.is_all(kPoison) || !lse.guards_intact()) answer->damage = "wrote beside the rows of lse";
 }
 
+std::vector<const Block*> Call::blocks() const {
+  return {&q_, &new_k_, &new_v_, &mask_bytes_, &cache_.k_memory(), &cache_.v_memory()};
+}
+
 Answer Call::run(const Choice& choice) {
   const Case& c = p_.c();
+  const bool on_device = on_cuda() && choice.variant != kReference;
   tw_attention_args args = args_;
   tw_target target = target_;
   Answer answer;
@@ -261,6 +278,7 @@ Answer Call::run(const Choice& choice) {
   const Block o(o_at_.extent * element_bytes(o_type), 4);
   const Block lse(c.lse ? lse_at_.extent * 4 : 0, 4);
   if (choice.threads != 0) target.threads = choice.threads;
+  if (!on_device) target.device_kind = TW_DEVICE_CPU;  // the oracle
   if (args.target != nullptr) args.target = &target;
   args.o_dtype = choice.o_type != TW_DTYPE_DEFAULT ? choice.o_type : c.o_type;
   args.o = o.data();
@@ -272,14 +290,26 @@ Answer Call::run(const Choice& choice) {
   const Block workspace(static_cast<Index>(needed), 0, choice.workspace_fill);
   args.workspace = needed != 0 ? workspace.data() : nullptr;
   args.workspace_bytes = needed;
-  if (answer.status == TW_OK) answer.status = tw_attention(&args);
   answer.error = tw_last_error();
-  read_rows(o, lse, o_type, &answer);
-  if (!workspace.guards_intact()) answer.damage = "wrote beside the workspace";
-  const std::string cache = cache_.check_and_restore();
-  if (answer.status == TW_OK && !cache.empty()) answer.damage = cache;
-  if (!q_.guards_intact()) answer.damage = "wrote beside q";
+  if (answer.status == TW_OK && on_device) {
+    std::vector<const Block*> memory = blocks();
+    memory.insert(memory.end(), {&o, &lse, &workspace});
+    attend_on_device(args, memory, &answer);
+  } else if (answer.status == TW_OK) {
+    answer.status = tw_attention(&args);
+    answer.error = tw_last_error();
+  }
+  look_for_damage(o, lse, workspace, o_type, &answer);
   return answer;
+}
+
+void Call::look_for_damage(const Block& o, const Block& lse, const Block& workspace,
+                           tw_dtype o_type, Answer* answer) {
+  read_rows(o, lse, o_type, answer);
+  if (!workspace.guards_intact()) answer->damage = "wrote beside the workspace";
+  const std::string cache = cache_.check_and_restore();
+  if (answer->status == TW_OK && !cache.empty()) answer->damage = cache;
+  if (!q_.guards_intact()) answer->damage = "wrote beside q";
 }
 
 Answer attend(const Problem& p, const Choice& choice) { return Call(p).run(choice); }

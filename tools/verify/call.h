@@ -1,9 +1,10 @@
-// Runs a problem through tw_attention: lays its tensors out in guarded, poisoned memory, calls, and
-// reads the rows back.
+// Runs a problem through tw_attention on the backend in use: lays its tensors out in guarded,
+// poisoned memory, calls, and reads the rows back.
 #pragma once
 
 #include <memory>
 
+#include "verify/backend.h"
 #include "verify/cache.h"
 
 namespace tilewise::verify {
@@ -32,10 +33,12 @@ class Call {
   explicit Call(const Problem& p);
   Answer run(const Choice& choice = {});
 
-  // The arguments that run() starts from, for tests that change one. Pointers stay valid while this
-  // lives.
+  // The arguments that run() starts from, for tests that change one. Pointers are the host's on
+  // every backend, and stay valid while this lives.
   tw_attention_args& args() { return args_; }
   tw_kv_cache& kv() { return kv_; }
+  // Memory with guards that args() point into.
+  std::vector<const Block*> blocks() const;
 
  private:
   Index line(Index r, Index i) const;  // row's index in ragged tensors and in q_positions
@@ -47,6 +50,8 @@ class Call {
   void make_mask();
   void set_mask_strides(Index width);
   void set_semantics();
+  void look_for_damage(const Block& o, const Block& lse, const Block& workspace, tw_dtype o_type,
+                       Answer* answer);
   void read_rows(const Block& o, const Block& lse, tw_dtype o_type, Answer* answer);
 
   const Problem& p_;

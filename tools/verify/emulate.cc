@@ -41,7 +41,11 @@ float attend_row(const Problem& p, const Row& row, tw_dtype weights, std::vector
   }
   std::fill(o, o + c.v_dim(), 0.0f);
   if (seen->empty()) return -HUGE_VALF;
-  const float most = *std::max_element(s.begin(), s.end());
+  // Weights are relative to some reference near the maximum, not to the maximum itself: else the
+  // weight of the largest logit would be 1, which is exact in every type, and hide what rounding it
+  // costs a kernel whose reference lags behind.
+  constexpr float kBehind = 0.7f;
+  const float most = *std::max_element(s.begin(), s.end()) - kBehind;
   float sum = 0;
   for (std::size_t n = 0; n < s.size(); ++n) {
     const float weight = std::exp(s[n] - most);

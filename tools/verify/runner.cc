@@ -1,5 +1,11 @@
-// One case through all variants.
+// One case through all variants, and many cases.
 #include "verify/runner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
 
 namespace tilewise::verify {
 namespace {
@@ -8,7 +14,7 @@ void compare_bits(const VariantInfo& info, const std::vector<Answer>& answers,
                   VariantReport* report) {
   const Answer& own = answers.back();
   for (std::size_t n = 0; n + 1 < answers.size(); ++n) {
-    if (cpu_variants()[n].number != info.twin || answers[n].status != TW_OK) continue;
+    if (variants()[n].number != info.twin || answers[n].status != TW_OK) continue;
     report->bits_checked = true;
     report->bits_equal = answers[n].bytes == own.bytes;
   }
@@ -30,15 +36,6 @@ VariantReport judge_variant(const Problem& p, const VariantInfo& info, const Emu
 
 }  // namespace
 
-const std::vector<VariantInfo>& cpu_variants() {
-  static const std::vector<VariantInfo> variants = {
-      {kSimdSelf, "simd self", 0, true, true},
-      {kSimdSplit, "simd split", kSimdSelf, true, true},
-      {kAmxSelf, "amx self", 0, false, false},
-      {kAmxSplit, "amx split", kAmxSelf, false, false}};
-  return variants;
-}
-
 CaseReport run_problem(const Problem& p, int oracle_threads) {
   CaseReport report;
   report.name = describe(p.c());
@@ -51,7 +48,7 @@ CaseReport run_problem(const Problem& p, int oracle_threads) {
     return report;
   }
   std::vector<Answer> answers;
-  for (const VariantInfo& info : cpu_variants()) {
+  for (const VariantInfo& info : variants()) {
     answers.push_back(call.run({info.number}));
     report.variants.push_back(judge_variant(p, info, e, oracle, answers));
     const Verdict& verdict = report.variants.back().verdict;
@@ -62,7 +59,40 @@ CaseReport run_problem(const Problem& p, int oracle_threads) {
 }
 
 CaseReport run_case(const Case& c, int oracle_threads) {
-  return run_problem(Problem(c), oracle_threads);
+  try {
+    return run_problem(Problem(c), oracle_threads);
+  } catch (const std::runtime_error& error) {  // of the device
+    CaseReport report;
+    report.name = describe(c);
+    report.why = error.what();
+    report.device_lost = true;
+    return report;
+  }
+}
+
+std::vector<CaseReport> run_cases(const std::vector<Case>& cases, int at_once, int oracle_threads,
+                                  const OnDone& done) {
+  std::vector<CaseReport> reports(cases.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  Index ended = 0;
+  const auto work = [&] {
+    for (std::size_t n = next++; n < cases.size(); n = next++) {
+      reports[n] = run_case(cases[n], oracle_threads);
+      if (reports[n].device_lost) next = cases.size();
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (done) done(++ended, cases[n]);
+    }
+  };
+  const auto most = static_cast<int>(std::max<std::size_t>(cases.size(), 1));
+  std::vector<std::thread> helpers;
+  for (int n = 1; n < std::min(at_once, most); ++n) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  reports.erase(std::remove_if(reports.begin(), reports.end(),
+                               [](const CaseReport& report) { return report.name.empty(); }),
+                reports.end());
+  return reports;
 }
 
 }  // namespace tilewise::verify

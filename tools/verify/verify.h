@@ -1,4 +1,4 @@
-// `tilewise verify`: every variant on this machine against the float64 reference.
+// `tilewise verify`: every variant of a backend on this machine against the float64 reference.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct VerifyOptions {
       0;  // 0: the whole matrix; fewer: spread over it; more: random cases beyond it
   std::uint64_t seed = 1;  // of the random cases
   bool json = false;
-  int threads = 0;  // of the reference; 0: one per core
+  int threads = 0;  // of the reference, on CUDA: cases at once; 0: one per core
 };
 
 // 0: all right, 1: a case failed, 2: bad options (said on `err`).

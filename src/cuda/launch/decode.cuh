@@ -18,11 +18,11 @@ core::Status start_decode(const AttentionLaunch& launch) {
   const plan::CudaPlan& plan = *launch.plan;
   const bool in_cluster = plan.sharing == plan::CudaSharing::kCluster;
   const core::Attention& a = launch.params.a;
-  return start(kernel,
-               {std::int64_t{a.batch} * a.kv_heads * plan.row_blocks * plan.parts,
-                core::kDecodeThreads, plan.shared_bytes, in_cluster ? plan.parts : 1,
-                launch.dependent_launch},
-               launch.stream, launch.params);
+  return start(
+      kernel,
+      {std::int64_t{a.batch} * a.kv_heads * plan.row_blocks * plan.parts, core::kDecodeThreads,
+       plan.shared_bytes, in_cluster ? plan.parts : 1, launch.dependent_launch},
+      launch.stream, launch.params);
 }
 
 // The smallest instance that holds the rows of a block.

@@ -11,8 +11,8 @@ namespace tilewise::cuda {
 struct AttentionLaunch {
   tile::AttentionParams params;
   const plan::CudaPlan* plan;
-  void* stream;            // cudaStream_t
-  bool dependent_launch;   // may start before the grid in front of it has ended
+  void* stream;           // cudaStream_t
+  bool dependent_launch;  // may start before the grid in front of it has ended
 };
 
 template <class V>

@@ -1,5 +1,5 @@
-// Starting kernels: launch attributes, and CUDA's error codes as Status. Errors that other code left
-// behind are neither read nor cleared.
+// Starting kernels: launch attributes, and CUDA's error codes as Status. Errors that other code
+// left behind are neither read nor cleared.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,18 +15,18 @@ inline core::Status backend_error(const char* what, cudaError_t error) {
                              cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-#define TW_CUDA_TRY(expr)                                                              \
-  do {                                                                                 \
-    if (const cudaError_t tw_error_ = (expr); tw_error_ != cudaSuccess)                \
-      return ::tilewise::cuda::backend_error(#expr, tw_error_);                        \
+#define TW_CUDA_TRY(expr)                                               \
+  do {                                                                  \
+    if (const cudaError_t tw_error_ = (expr); tw_error_ != cudaSuccess) \
+      return ::tilewise::cuda::backend_error(#expr, tw_error_);         \
   } while (false)
 
 struct Grid {
   std::int64_t blocks;
   std::int32_t threads;
   std::int32_t shared_bytes;
-  std::int32_t cluster;     // blocks of a cluster, 1: none
-  bool dependent_launch;    // may start before the grid in front of it has ended
+  std::int32_t cluster;   // blocks of a cluster, 1: none
+  bool dependent_launch;  // may start before the grid in front of it has ended
 };
 
 // Lets a kernel use what shared memory and cluster size the device has, once for each device and
@@ -48,16 +48,15 @@ core::Status prepare_kernel(Kernel kernel, bool wide_clusters) {
     int major = 0;
     TW_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     if (major >= 9) {
-      TW_CUDA_TRY(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+      TW_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     }
   }
   if (device < kDevices) __atomic_store_n(&ready[device], true, __ATOMIC_RELEASE);
   return {};
 }
 
-template <class Kernel, class Params>
-core::Status start(Kernel kernel, const Grid& grid, void* stream, const Params& params) {
+template <class Kernel, class... Params>
+core::Status start(Kernel kernel, const Grid& grid, void* stream, const Params&... params) {
   if (grid.blocks <= 0) return {};
   if (grid.blocks > INT32_MAX) {
     return core::Status::error(core::Code::kUnsupported,
@@ -83,7 +82,7 @@ core::Status start(Kernel kernel, const Grid& grid, void* stream, const Params& 
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = attributes;
   config.numAttrs = count;
-  TW_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, params));
+  TW_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, params...));
   return {};
 }
 

@@ -19,7 +19,7 @@ struct DecodeMemory {
   float* run;    // [row][dim], then [row]{maximum, sum}: the chunks folded so far
   RowInfo* rows;
   std::uint32_t* holes;  // [warp][stage]
-  float* received;  // what other blocks of the cluster push
+  float* received;       // what other blocks of the cluster push
 };
 
 __device__ inline DecodeMemory decode_memory(char* base, const core::DecodeShared& at) {
@@ -35,7 +35,8 @@ __device__ inline DecodeMemory decode_memory(char* base, const core::DecodeShare
           reinterpret_cast<float*>(base + at.received)};
 }
 
-// Rare work of one block of a request, kept out of the way of all others: it opens the request anew.
+// Rare work of one block of a request, kept out of the way of all others: it opens the request
+// anew.
 __device__ __noinline__ inline void append_request(const AttentionParams& p, std::int32_t r,
                                                    std::int32_t kv_head) {
   const Request request = open_request(p.a, r, Report{nullptr});
@@ -61,9 +62,9 @@ struct DecodeBlock {
   Request request;
   std::int32_t kv_head, part, parts;
   std::int32_t parts_log2;  // of a cluster's parts
-  std::int64_t first;  // packed row of row 0
-  std::int32_t count;  // rows
-  bool first_rows;     // the first block of rows of its request
+  std::int64_t first;       // packed row of row 0
+  std::int32_t count;       // rows
+  bool first_rows;          // the first block of rows of its request
   ChunkSpans chunks;
 };
 
@@ -80,16 +81,16 @@ __device__ inline std::int64_t total_keys(const core::Attention& a) {
   return static_cast<std::int64_t>(total);
 }
 
-// Blocks that share a row: by its length, and where the batch is uneven by its share of all keys, so
-// that the longest row does not keep one block busy after all others have ended.
+// Blocks that share a row: by its length, and where the batch is uneven by its share of all keys,
+// so that the longest row does not keep one block busy after all others have ended.
 __device__ inline std::int32_t parts_of(const AttentionParams& p, const ChunkSpans& chunks) {
   if (p.sharing != plan::CudaSharing::kSplit) return p.parts;
   std::int64_t keys = p.keys_of_part;
   if (p.balances) {
-    const std::int64_t fair = total_keys(p.a) * p.a.kv_heads * p.row_blocks / p.blocks_at_once;
+    const std::int64_t fair = total_keys(p.a) * p.a.kv_heads * p.row_blocks / p.fair_shares;
     keys = fair > keys ? fair : keys;
   }
-  const std::int64_t wanted = core::divide_up(chunks.end - chunks.begin, keys);
+  const std::int64_t wanted = (chunks.end - chunks.begin) / keys;
   const std::int32_t most = p.parts < chunks.count ? p.parts : chunks.count;
   return wanted < 1 || most < 1 ? 1 : wanted < most ? static_cast<std::int32_t>(wanted) : most;
 }
@@ -137,6 +138,15 @@ __device__ inline bool open_block(const AttentionParams& p, DecodeBlock* block) 
   return mine && block->count > 0 && block->part < block->parts;
 }
 
+// Where a chunk's result of a packed row goes in the workspace.
+__device__ inline float* partial_of(const AttentionParams& p, const DecodeBlock& block,
+                                    std::int32_t row, std::int32_t chunk) {
+  const PackedRow at = unpack(p, block.kv_head, block.first + row);
+  const std::int64_t line =
+      (block.request.index() * p.request_rows + at.row) * p.a.q_heads + at.head;
+  return p.partials + (line * p.max_chunks + chunk) * plan::cuda_partial_floats(p.a);
+}
+
 // What the rows of a block see together.
 struct SeenKeys {
   KeySpan any;     // keys that some row may see
@@ -149,8 +159,7 @@ __device__ inline void open_rows(const AttentionParams& p, const DecodeBlock& bl
                                  const DecodeMemory& memory) {
   static_assert(kRows <= 32);
   if (threadIdx.x < kRows) {
-    memory.rows[threadIdx.x] =
-        row_info(p, block.request, block.first + threadIdx.x, block.kv_head);
+    memory.rows[threadIdx.x] = row_info(p, block.request, block.first + threadIdx.x, block.kv_head);
   }
 }
 
@@ -171,8 +180,9 @@ __device__ inline SeenKeys sum_up(const DecodeBlock& block, const DecodeMemory& 
     seen.common.end = min(seen.common.end, __shfl_xor_sync(~0u, seen.common.end, lanes));
   }
   // Lanes past the rows of a block have summed up nothing.
-  const SeenKeys all{{__shfl_sync(~0u, seen.any.begin, 0), __shfl_sync(~0u, seen.any.end, 0)},
-                     {__shfl_sync(~0u, seen.common.begin, 0), __shfl_sync(~0u, seen.common.end, 0)}};
+  const SeenKeys all{
+      {__shfl_sync(~0u, seen.any.begin, 0), __shfl_sync(~0u, seen.any.end, 0)},
+      {__shfl_sync(~0u, seen.common.begin, 0), __shfl_sync(~0u, seen.common.end, 0)}};
   return all.any.begin < all.any.end ? all : SeenKeys{{0, 0}, all.common};
 }
 

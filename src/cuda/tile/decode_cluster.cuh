@@ -1,5 +1,5 @@
-// Class D in a cluster: every block pushes its chunks' results into the shared memory of the others,
-// each of which folds a slice of the rows' elements. One cluster barrier lies between.
+// Class D in a cluster: every block pushes its chunks' results into the shared memory of the
+// others, each of which folds a slice of the rows' elements. One cluster barrier lies between.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace tilewise::cuda::tile {
 
-// What a block receives: its slice of each chunk, [chunk][element], then the statistics of all rows,
-// [row][chunk], which fold_slice() replaces by the factors of the fold.
+// What a block receives: its slice of each chunk, [chunk][element], then the statistics of all
+// rows, [row][chunk], which fold_slice() replaces by the factors of the fold.
 template <std::int32_t kDim, std::int32_t kRows>
 struct ClusterSlices {
   std::int32_t elements, chunks;
@@ -37,8 +37,7 @@ __device__ inline void push_stats(const DecodeBlock& block, const DecodeMemory& 
 // Two neighbouring elements of the chunk's result, to the block that folds them.
 template <std::int32_t kDim, std::int32_t kRows>
 __device__ inline void push_values(const DecodeBlock& block, const DecodeMemory& memory,
-                                   std::int32_t element, std::int32_t chunk,
-                                   const float2& values) {
+                                   std::int32_t element, std::int32_t chunk, const float2& values) {
   const ClusterSlices<kDim, kRows> slices(block);
   const std::int32_t rank = (element << block.parts_log2) / (kRows * kDim);
   const std::int32_t to = chunk * slices.elements + element - rank * slices.elements;
@@ -82,19 +81,20 @@ __device__ inline void fold_slice(const AttentionParams& p, const DecodeBlock& b
     if (row >= block.count || column >= p.a.v_head_dim) continue;
     float2 sum{0.0f, 0.0f};
     RowStats run{-INFINITY, 0.0f};
+#pragma unroll 4
     for (std::int32_t c = 0; c < slices.chunks; ++c) {
       const float4 step = *reinterpret_cast<const float4*>(memory.received + slices.stats(row, c));
       const float2 values =
           *reinterpret_cast<const float2*>(memory.received + c * slices.elements + i);
       const FoldFactors factors{step.z, step.w};
       sum = {fold_value(sum.x, values.x, factors), fold_value(sum.y, values.y, factors)};
-      if (step.x == -INFINITY) continue;
-      run = {!(step.x <= run.maximum) ? step.x : run.maximum,
-             fmaf(step.y, factors.take, run.sum * factors.keep)};
+      // As fold_in() does: a chunk that saw nothing has sum 0, takes 0 and keeps 1.
+      run.sum = fmaf(step.y, factors.take, run.sum * factors.keep);
+      run.maximum = !(step.x <= run.maximum) ? step.x : run.maximum;
     }
     const PackedRow at = unpack(p, block.kv_head, block.first + row);
-    const OutputRow out = end_row(p.a, block.request, at.row, at.head, run.maximum, run.sum,
-                                  column == 0);
+    const OutputRow out =
+        end_row(p.a, block.request, at.row, at.head, run.maximum, run.sum, column == 0);
     store_pair(p.a, out.offset + column, out.value(sum.x), out.value(sum.y));
   }
 }

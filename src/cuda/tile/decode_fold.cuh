@@ -6,41 +6,19 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/fold.h"
-#include "cuda/ptx/cluster.cuh"
 #include "cuda/tile/decode_stream.cuh"
 #include "cuda/tile/epilogue.cuh"
+#include "cuda/tile/fold.cuh"
 
 namespace tilewise::cuda::tile {
 
-// Maximum and sum of one packed row over some keys.
-struct RowStats {
-  float maximum, sum;
-};
-
-// A running fold takes the next chunk in. A chunk that saw nothing changes nothing: it takes 0, keeps
-// 1, and its values are zeros.
-struct FoldFactors {
-  float keep, take;
-};
-
-__device__ inline FoldFactors fold_in(RowStats& run, const RowStats& chunk) {
-  if (chunk.maximum == -INFINITY) return {1.0f, 0.0f};
-  const core::FoldStep step = core::fold_step(run.maximum, chunk.maximum);
-  run = {step.top, fmaf(chunk.sum, step.take, run.sum * step.keep)};
-  return {step.keep, step.take};
-}
-
-__device__ inline float fold_value(float run, float value, const FoldFactors& factors) {
-  return fmaf(value, factors.take, run * factors.keep);
-}
-
-// What a row's four streams weigh in their chunk, and the chunk's maximum and sum.
-struct StreamWeights {
+// What a row's four streams weigh in their chunk, and the chunk's maximum and sum: as large as the
+// statistics of the row's streams, in whose place it stands.
+struct alignas(sizeof(RowStats) * core::kDecodeWarps) StreamWeights {
   float weight[core::kDecodeWarps];
   RowStats chunk;
 };
-static_assert(sizeof(StreamWeights) <= sizeof(float) * 2 * core::kDecodeWarps);
+static_assert(sizeof(StreamWeights) == sizeof(RowStats) * core::kDecodeWarps);
 
 // The sum of a row's streams at two neighbouring columns.
 template <std::int32_t kRows, std::int32_t kStride>
@@ -103,7 +81,7 @@ __device__ inline void fold_streams(DecodeStream<V, kTiles>& stream, const Decod
       const std::int32_t column = 16 * d + lane / 4 + 8 * (e / 2);
       if (row < rows)
         memory.fold[(warp * kRows + row) * kStride + column] =
-          stream.output[slab * (kSlab / 16) + d][t][e];
+            stream.output[slab * (kSlab / 16) + d][t][e];
     }
     __syncthreads();
     if (slab == 0) {
@@ -144,21 +122,6 @@ __device__ inline void clear_run(const DecodeMemory& memory) {
   }
 }
 
-// Two neighbouring elements of a row, the first at an even column.
-__device__ inline void store_pair(const core::Attention& a, std::int64_t at, float first,
-                                  float second) {
-  if (a.o_dtype == core::DType::kFp32) {
-    float* o = static_cast<float*>(a.o) + at;
-    o[0] = first;
-    o[1] = second;
-    return;
-  }
-  const std::uint32_t both = a.o_dtype == core::DType::kBf16
-                                 ? ptx::pack<core::Bf16>(first, second)
-                                 : ptx::pack<core::Fp16>(first, second);
-  *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(a.o) + at) = both;
-}
-
 // Ends packed row `row` of the block.
 __device__ inline OutputRow end_packed_row(const AttentionParams& p, const DecodeBlock& block,
                                            std::int32_t row, const RowStats& stats) {
@@ -182,15 +145,6 @@ __device__ inline void store_run(const AttentionParams& p, const DecodeBlock& bl
     const OutputRow& end = ends[row];
     store_pair(p.a, end.offset + column, end.value(memory.run[i]), end.value(memory.run[i + 1]));
   }
-}
-
-// Where a chunk's result of a packed row goes in the workspace.
-__device__ inline float* partial_of(const AttentionParams& p, const DecodeBlock& block,
-                                    std::int32_t row, std::int32_t chunk) {
-  const PackedRow at = unpack(p, block.kv_head, block.first + row);
-  const std::int64_t line =
-      (block.request.index() * p.request_rows + at.row) * p.a.q_heads + at.head;
-  return p.partials + (line * p.max_chunks + chunk) * plan::cuda_partial_floats(p.a);
 }
 
 }  // namespace tilewise::cuda::tile

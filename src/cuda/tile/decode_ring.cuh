@@ -14,8 +14,8 @@ template <std::int32_t kDim, bool kPaged>
 class DecodeRing {
  public:
   struct Tile {
-    std::uint32_t k;        // shared address of 16 rows of K; V's follow
-    bool full;              // all keys are there
+    std::uint32_t k;               // shared address of 16 rows of K; V's follow
+    bool full;                     // all keys are there
     const std::uint32_t* present;  // else bit i: key i is there
   };
 
@@ -45,8 +45,10 @@ class DecodeRing {
   __device__ Tile wait() {
     if (stages_ < 3) {
       ptx::wait_async<0>();
-    } else {
+    } else if (stages_ == 3) {
       ptx::wait_async<1>();
+    } else {
+      ptx::wait_async<2>();
     }
     __syncwarp();
     const std::int32_t slot = take_;
@@ -116,8 +118,8 @@ class DecodeRing {
   TileWalk ahead_;
   std::int32_t stages_, offset_, put_ = 0, take_ = 0;
   std::uint32_t base_;
-  std::uint32_t full_ = 0;   // bit s: all keys of stage s are there
-  std::uint32_t* holes_;     // [stage]: bit i: key i is there, of stages that are not full
+  std::uint32_t full_ = 0;  // bit s: all keys of stage s are there
+  std::uint32_t* holes_;    // [stage]: bit i: key i is there, of stages that are not full
   std::int32_t key_[kAhead];
   std::int32_t page_[kAhead];
 };

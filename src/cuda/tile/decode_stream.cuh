@@ -1,8 +1,8 @@
 // One warp's stream of class D: 16 keys of every tile of 64, through a ring of its own, against the
-// packed rows of the block. Operands are swapped, S^T = K Q^T and O^T = V^T P^T, so that 8 rows cost
-// one m16n8k16 a step: keys (and output columns) lie in the 16 rows of a product, packed rows in its
-// 8 columns. Register i of a product belongs to row lane / 4 + 8 * (i / 2) and column
-// lane % 4 * 2 + i % 2.
+// packed rows of the block. Operands are swapped, S^T = K Q^T and O^T = V^T P^T, so that 8 rows
+// cost one m16n8k16 a step: keys (and output columns) lie in the 16 rows of a product, packed rows
+// in its 8 columns. Register i of a product belongs to row lane / 4 + 8 * (i / 2) and column lane %
+// 4 * 2 + i % 2.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@
 namespace tilewise::cuda::tile {
 
 // The block's rows of q on their way to shared memory, where they lie as 16-byte pieces of kDim
-// elements, zeros past head_dim and past the last row. q is aligned to 4 bytes only. Loaded first and
-// stored when lengths and tables have been read.
+// elements, zeros past head_dim and past the last row. q is aligned to 4 bytes only. Loaded first
+// and stored when lengths and tables have been read.
 template <std::int32_t kDim, std::int32_t kRows>
 class StagedQueries {
  public:
@@ -44,9 +44,8 @@ class StagedQueries {
     for (std::int32_t i = 0; i < kPieces; ++i) {
       const std::int32_t at = static_cast<std::int32_t>(threadIdx.x) + i * core::kDecodeThreads;
       if (at >= kRows * kRowPieces) continue;
-      *reinterpret_cast<uint4*>(memory.q_bytes +
-                                piece_offset<kRowPieces>(at / kRowPieces, at % kRowPieces)) =
-          words_[i];
+      *reinterpret_cast<uint4*>(
+          memory.q_bytes + piece_offset<kRowPieces>(at / kRowPieces, at % kRowPieces)) = words_[i];
     }
   }
 
@@ -69,6 +68,7 @@ class DecodeStream {
   static constexpr std::int32_t kSteps = kDim / 16;
   // Fragments of q stay in registers where they are few.
   static constexpr bool kKeepsQ = kSteps * kTiles <= 16;
+  static constexpr float kSlack = 8.0f;  // log2 units; part of the bits
   static constexpr std::uint32_t kRowsBytes = core::kStreamKeys * kDim * 2;
 
   __device__ DecodeStream(const AttentionParams& p, const DecodeMemory& memory,
@@ -111,7 +111,8 @@ class DecodeStream {
     float s[kTiles][4];
     multiply_qk(rows.k, s);
     ring.refill(false);
-    if (plain_ != 0 && rows.full && key >= common_.begin && key + core::kStreamKeys <= common_.end) {
+    if (plain_ != 0 && rows.full && key >= common_.begin &&
+        key + core::kStreamKeys <= common_.end) {
 #pragma unroll
       for (std::int32_t t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -140,8 +141,8 @@ class DecodeStream {
     }
   }
 
-  // State of the stream over the chunk so far: rows 8 t + lane % 4 * 2 + j. Maxima are in log2
-  // units; sums are this lane's share until gather_sums().
+  // State of the stream over the chunk so far: rows 8 t + lane % 4 * 2 + j. Maxima, up to kSlack
+  // behind, are in log2 units; sums are this lane's share until gather_sums().
   float maximum[kTiles][2], sum[kTiles][2];
   float output[kSteps][kTiles][4];
 
@@ -197,8 +198,8 @@ class DecodeStream {
       for (std::int32_t i = 0; i < 4; ++i) {
         const std::int32_t at = lane() / 4 + 8 * (i / 2);
         const std::int32_t r = 8 * t + lane() % 4 * 2 + i % 2;
-        const bool seen = r < count_ && (present >> at & 1u) != 0 &&
-                          sees(p_.a, memory_.rows[r], key + at);
+        const bool seen =
+            r < count_ && (present >> at & 1u) != 0 && sees(p_.a, memory_.rows[r], key + at);
         used[i / 2] = used[i / 2] || seen;
         s[t][i] = seen ? transform(p_, memory_.rows[r], key + at, s[t][i]) : -INFINITY;
       }
@@ -224,10 +225,34 @@ class DecodeStream {
     __syncwarp();
   }
 
-  // Logits to weights: moves each row's maximum, rescales what was summed, packs the weights as the
-  // second operand of the product with V.
+  // Logits to weights, packed as the second operand of the product with V. A row's reference
+  // follows its maximum only when that has grown by more than kSlack: weights stay below 2^kSlack,
+  // and most tiles need no maximum across lanes. Whether a row's reference moves is that row's
+  // affair alone.
   __device__ void soften(float (&s)[kTiles][4], std::uint32_t (&weights)[kTiles][2]) {
-    bool moved = false;
+    bool grown = false;
+#pragma unroll
+    for (std::int32_t t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (std::int32_t i = 0; i < 4; ++i) grown = grown || s[t][i] > maximum[t][i % 2] + kSlack;
+    }
+    if (__any_sync(~0u, grown)) follow_maxima(s);
+#pragma unroll
+    for (std::int32_t t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (std::int32_t j = 0; j < 2; ++j) {
+        const float base = maximum[t][j] == -INFINITY ? 0.0f : maximum[t][j];
+        s[t][j] = ptx::exp2(s[t][j] - base);
+        s[t][j + 2] = ptx::exp2(s[t][j + 2] - base);
+        sum[t][j] += s[t][j] + s[t][j + 2];
+      }
+      weights[t][0] = ptx::transpose_matrix(ptx::pack<Element>(s[t][0], s[t][1]));
+      weights[t][1] = ptx::transpose_matrix(ptx::pack<Element>(s[t][2], s[t][3]));
+    }
+  }
+
+  __device__ void follow_maxima(const float (&s)[kTiles][4]) {
+    bool holds = false;  // some row that moves has summed something up
     float decay[kTiles][2];
 #pragma unroll
     for (std::int32_t t = 0; t < kTiles; ++t) {
@@ -238,19 +263,14 @@ class DecodeStream {
         for (std::int32_t lanes = 4; lanes < 32; lanes *= 2)
           top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
         const float before = maximum[t][j];
-        top = fmaxf(before, top);
-        const float base = top == -INFINITY ? 0.0f : top;
-        decay[t][j] = ptx::exp2(before - base);
-        moved = moved || (top != before && before != -INFINITY);  // else there are zeros
-        maximum[t][j] = top;
-        s[t][j] = ptx::exp2(s[t][j] - base);
-        s[t][j + 2] = ptx::exp2(s[t][j + 2] - base);
-        sum[t][j] = fmaf(sum[t][j], decay[t][j], s[t][j] + s[t][j + 2]);
+        const bool moves = top > before + kSlack;
+        decay[t][j] = moves ? ptx::exp2(before - top) : 1.0f;
+        holds = holds || (moves && before != -INFINITY);
+        maximum[t][j] = moves ? top : before;
+        sum[t][j] *= decay[t][j];
       }
-      weights[t][0] = ptx::transpose_matrix(ptx::pack<Element>(s[t][0], s[t][1]));
-      weights[t][1] = ptx::transpose_matrix(ptx::pack<Element>(s[t][2], s[t][3]));
     }
-    if (__any_sync(~0u, moved)) rescale(decay);
+    if (__any_sync(~0u, holds)) rescale(decay);
   }
 
   __device__ void rescale(const float (&decay)[kTiles][2]) {

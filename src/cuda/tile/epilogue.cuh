@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/fold.h"
+#include "cuda/ptx/math.cuh"
 #include "cuda/tile/request.cuh"
 
 namespace tilewise::cuda::tile {
@@ -21,8 +22,8 @@ struct OutputRow {
   }
 };
 
-// Ends a row whose maximum (log2 units) and sum are final; stores its LSE if `stores_lse`, which one
-// of the threads that call it sets.
+// Ends a row whose maximum (log2 units) and sum are final; stores its LSE if `stores_lse`, which
+// one of the threads that call it sets.
 __device__ inline OutputRow end_row(const core::Attention& a, const Request& request,
                                     std::int64_t row, std::int32_t head, float maximum, float sum,
                                     bool stores_lse) {
@@ -38,6 +39,20 @@ __device__ inline OutputRow end_row(const core::Attention& a, const Request& req
   if (a.sinks != nullptr) end = core::enter_sink(maximum, sum, a.sinks[head]);
   out.factor = end.scale / end.sum;
   return out;
+}
+
+// Two neighbouring elements of a row, the first at an even column.
+__device__ inline void store_pair(const core::Attention& a, std::int64_t at, float first,
+                                  float second) {
+  if (a.o_dtype == core::DType::kFp32) {
+    float* o = static_cast<float*>(a.o) + at;
+    o[0] = first;
+    o[1] = second;
+    return;
+  }
+  const std::uint32_t both = a.o_dtype == core::DType::kBf16 ? ptx::pack<core::Bf16>(first, second)
+                                                             : ptx::pack<core::Fp16>(first, second);
+  *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(a.o) + at) = both;
 }
 
 }  // namespace tilewise::cuda::tile

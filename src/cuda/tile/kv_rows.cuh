@@ -1,7 +1,7 @@
 // A warp's window on the rows of K and V of one request and KV head: finds the rows of a few
-// consecutive keys and copies them to shared memory. Lanes 0-15 find rows of K, lanes 16-31 those of
-// V. Keys outside `seen` and missing ones are written as zeros, so that what their slots hold, NaN
-// included, reaches nobody.
+// consecutive keys and copies them to shared memory. Lanes 0-15 find rows of K, lanes 16-31 those
+// of V. Keys outside `seen` and missing ones are written as zeros, so that what their slots hold,
+// NaN included, reaches nobody.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ __device__ constexpr std::uint32_t piece_offset(std::int32_t r, std::int32_t c) 
   return static_cast<std::uint32_t>((r * kPieces + swizzled<kPieces>(r, c)) * kPieceBytes);
 }
 
-// Address of a piece `rows` rows below `first`, the address of one in row r: `rows` is a multiple of
-// a power of two above r, and tiles begin at multiples of 128 bytes.
+// Address of a piece `rows` rows below `first`, the address of one in row r: `rows` is a multiple
+// of a power of two above r, and tiles begin at multiples of 128 bytes.
 template <std::int32_t kPieces>
 __device__ constexpr std::uint32_t rows_on(std::uint32_t first, std::int32_t rows) {
   const std::int32_t mixed = kPieces % 8 == 0 ? (rows & 7) * kPieceBytes : 0;
@@ -97,8 +97,8 @@ class KeyRows {
     straight_ = {seen.begin, seen.end - kKeys + 1};
     if (a.append.k == nullptr) return;
     const core::RowStrides& stride = on_v_ ? a.append.v_stride : a.append.k_stride;
-    const std::int64_t at = core::row_offset(stride, a.q_indptr != nullptr, request.index(),
-                                             request.rows, 0, kv_head);
+    const std::int64_t at =
+        core::row_offset(stride, a.q_indptr != nullptr, request.index(), request.rows, 0, kv_head);
     // So that row j of the cache's numbering is at new_ + j * new_bytes_.
     first_new_ = static_cast<std::int32_t>(request.first_new > 0 ? request.first_new : 0);
     new_bytes_ = stride.token * 2;
@@ -107,8 +107,8 @@ class KeyRows {
     straight_.end = min(straight_.end, first_new_ - kKeys + 1);
   }
 
-  // Paged: what the page table says of this lane's key of the kKeys from `key` on. To be asked for a
-  // few tiles ahead of find().
+  // Paged: what the page table says of this lane's key of the kKeys from `key` on. To be asked for
+  // a few tiles ahead of find().
   __device__ std::int32_t page(std::int32_t key) const {
     if (!kPaged) return 0;
     const std::int32_t j = key + key_;

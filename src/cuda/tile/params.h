@@ -14,7 +14,7 @@ namespace tilewise::cuda::tile {
 struct AttentionParams {
   core::Attention a;  // appended rows are of the cache's type: a pass before has converted them
   core::FaultRecord* faults;
-  float scale_log2;    // scale * log2(e)
+  float scale_log2;                   // scale * log2(e)
   core::FastDivide group, page_size;  // heads that share a KV head; 1 where nothing is paged
   // Class D; see plan/cuda_plan.h.
   plan::CudaSharing sharing;
@@ -23,7 +23,7 @@ struct AttentionParams {
   core::DecodeShared shared;
   bool balances;  // parts of a row follow the mean length of the batch too
   std::int64_t keys_of_part, row_blocks, request_rows, max_chunks;
-  std::int64_t blocks_at_once;  // that the device runs
+  std::int64_t fair_shares;  // that the keys of a batch are divided into
   float* partials;
   std::int32_t* chunk_counts;  // [batch]: chunks that the folding kernel has to fold
   // Class P.

@@ -35,12 +35,25 @@ __device__ inline PrefillMemory prefill_memory(char* base) {
           reinterpret_cast<PrefillRow*>(base + kAt.rows)};
 }
 
-// What a block works on; the same in all its threads.
+// K or V as a block's copies see it.
+struct PrefillSide {
+  const char* first;            // row of key 0 of the KV head, paged: of page 0
+  const char* appended;         // where key 0 would lie if all keys were appended rows
+  std::int64_t appended_bytes;  // from one appended row to the next
+  std::int32_t pieces;          // of 16 bytes of a row
+};
+
+// What a block works on. Kept in shared memory: the loop needs the registers.
 struct PrefillBlock {
   Request request;
   std::int32_t kv_head;
-  std::int64_t first;  // packed row of row 0
   std::int32_t count;  // rows
+  std::int64_t first;  // packed row of row 0
+  KeySpan seen;        // keys that some row may see
+  KeySpan common;      // keys that every row sees but for masks and holes
+  // Keys whose rows follow each other in the cache, paged: if a share of a tile lies in one page.
+  KeySpan straight;
+  PrefillSide k, v;
 };
 
 // Rare work of one block of a request or tile, kept out of the way of all others: it opens the
@@ -61,7 +74,8 @@ __device__ __noinline__ inline void append_prefill(const AttentionParams& p, std
 }
 
 // False if there is nothing to do here: another class, or no rows. Heads lie next to each other in
-// the grid, so that blocks that read one K/V tile run together; tiles with the most keys come first.
+// the grid, so that blocks that read one K/V tile run together; tiles with the most keys come
+// first.
 template <std::int32_t kRows>
 __device__ inline bool open_prefill(const AttentionParams& p, PrefillBlock* block) {
   const auto heads = static_cast<std::uint32_t>(p.a.kv_heads);
@@ -77,8 +91,9 @@ __device__ inline bool open_prefill(const AttentionParams& p, PrefillBlock* bloc
   if (reports && p.faults != nullptr) check_prefill(p, at.request);
   block->first = at.tile * kRows;
   const std::int64_t left = rows * p.group.divisor() - block->first;
+  if (left <= 0) return false;  // a slot that no tile needs
   block->count = left < kRows ? static_cast<std::int32_t>(left) : kRows;
-  return block->count > 0;
+  return true;
 }
 
 // Describes the block's rows in memory.rows.
@@ -114,6 +129,41 @@ __device__ inline bool meets(const KeySpan& span, std::int32_t key, std::int32_t
 }
 __device__ inline bool contains(const KeySpan& span, std::int32_t key, std::int32_t keys) {
   return key >= span.begin && key + keys <= span.end;
+}
+
+__device__ inline void find_appended(const core::Attention& a, const PrefillBlock& block,
+                                     const void* rows, const core::RowStrides& stride,
+                                     PrefillSide* side) {
+  const Request& request = block.request;
+  const std::int64_t row_0 = core::row_offset(stride, a.q_indptr != nullptr, request.index(),
+                                              request.rows, 0, block.kv_head);
+  side->appended_bytes = stride.token * 2;
+  side->appended =
+      static_cast<const char*>(rows) + row_0 * 2 - request.first_new * side->appended_bytes;
+}
+
+// Completes the block once its rows are described; `share`: keys that a warp copies of a tile.
+__device__ inline void find_keys(const AttentionParams& p, const SeenTogether& all,
+                                 std::int32_t share, PrefillBlock* block) {
+  const core::KvCache& kv = p.a.kv;
+  const bool paged = kv.layout == core::KvLayout::kPaged;
+  const core::KvLocation first =
+      paged ? core::KvLocation{0, 0} : core::locate(kv, block->request.cache, 0);
+  block->k = {static_cast<const char*>(kv.k) + core::k_offset(kv, first, block->kv_head) * 2,
+              nullptr, 0, p.a.head_dim / 8};
+  block->v = {static_cast<const char*>(kv.v) + core::v_offset(kv, first, block->kv_head) * 2,
+              nullptr, 0, p.a.v_head_dim / 8};
+  if (p.a.append.k != nullptr) {
+    find_appended(p.a, *block, p.a.append.k, p.a.append.k_stride, &block->k);
+    find_appended(p.a, *block, p.a.append.v, p.a.append.v_stride, &block->v);
+  }
+  block->seen = all.any;
+  block->common = all.common;
+  block->straight = all.any;
+  if (p.a.append.k != nullptr && block->request.first_new < all.any.end) {
+    block->straight.end = static_cast<std::int32_t>(block->request.first_new);
+  }
+  if (paged && kv.page_size % share != 0) block->straight.end = 0;
 }
 
 // Of rows [begin, end) of the block, asked by all lanes of a warp.

@@ -60,8 +60,7 @@ __device__ inline void hide(const AttentionParams& p, const PrefillBlock& block,
 // whose warps are done with nothing but the scores call it.
 template <std::int32_t kDim, class Shape>
 __device__ inline void zero_unseen(const AttentionParams& p, const PrefillBlock& block,
-                                   const PrefillMemory& memory, std::int32_t key,
-                                   std::uint32_t v) {
+                                   const PrefillMemory& memory, std::int32_t key, std::uint32_t v) {
   constexpr std::int32_t kKeys = Shape::kShape.keys, kThreads = Shape::kShape.threads();
   constexpr std::int32_t kPieces = kDim / 8;
   static_assert(kKeys == 64 && kThreads % kKeys == 0);

@@ -35,9 +35,9 @@ __device__ inline void load_queries(const AttentionParams& p, const PrefillBlock
   // A lane's row, for whoever copies pieces of it.
   const bool has_row = lane < kRows && first + lane < block.count;
   const PackedRow own = unpack(p, block.kv_head, block.first + (has_row ? first + lane : 0));
-  const std::int64_t offset = core::row_offset(a.q_stride, a.q_indptr != nullptr,
-                                               block.request.index(), block.request.rows, own.row,
-                                               own.head);
+  const std::int64_t offset =
+      core::row_offset(a.q_stride, a.q_indptr != nullptr, block.request.index(), block.request.rows,
+                       own.row, own.head);
   const auto address =
       reinterpret_cast<std::uint64_t>(static_cast<const std::uint16_t*>(a.q) + offset);
   const bool flips = flips_sign(p);
@@ -63,7 +63,7 @@ __device__ inline void load_queries(const AttentionParams& p, const PrefillBlock
   }
 }
 
-// All that comes before the barrier behind which a block starts; false if it has nothing to do.
+// Opens the block and starts its copies of q; false if it has nothing to do.
 template <std::int32_t kDim, class Shape>
 __device__ inline bool start_block(const AttentionParams& p, const PrefillMemory& memory,
                                    PrefillBlock* shared) {
@@ -76,6 +76,12 @@ __device__ inline bool start_block(const AttentionParams& p, const PrefillMemory
   if (p.a.append.k != nullptr) {
     append_prefill<kRows>(p, block.request.index(), block.kv_head, block.first);
   }
+  __syncthreads();
+  const SeenTogether all = see_together(memory, 0, shared->count);
+  if (threadIdx.x == 0) {
+    find_keys(p, all, Shape::kShape.keys / (Shape::kShape.threads() / 32), shared);
+  }
+  __syncthreads();
   return true;
 }
 

@@ -16,8 +16,8 @@ struct EndedRow {
   float factor;
 };
 
-// Lane i ends row i of the warp's rows; `empty`: bit i: it saw nothing. Uses the place of the warp's
-// rows in memory.rows, which nobody reads any more.
+// Lane i ends row i of the warp's rows; `empty`: bit i: it saw nothing. Uses the place of the
+// warp's rows in memory.rows, which nobody reads any more.
 template <class V, class Shape>
 __device__ inline EndedRow end_rows(const AttentionParams& p, const PrefillBlock& block,
                                     const PrefillMemory& memory, PrefillWarp<V, Shape>& warp,

@@ -111,7 +111,11 @@ class PrefillWarp {
       std::uint32_t weights[kTiles][4];
 #pragma unroll
       for (std::int32_t t = 0; t < kTiles; ++t) {
-        soften(t, k, unit, offset[t]);
+        if (far_) {
+          soften<true>(t, k, unit, offset[t]);
+        } else {
+          soften<false>(t, k, unit, offset[t]);
+        }
 #pragma unroll
         for (std::int32_t i = 0; i < 4; ++i) {
           const float(&s)[4] = scores[t][2 * k + i / 2];
@@ -181,6 +185,7 @@ class PrefillWarp {
   }
 
   __device__ void rescale(const float (&top)[kTiles][2]) {
+    bool far = false;
 #pragma unroll
     for (std::int32_t t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -190,6 +195,7 @@ class PrefillWarp {
         if (!(most > base_[t][j] + kBaseSlack)) most = base_[t][j];
         const float factor = ptx::exp2(base_[t][j] - finite_base(most));
         base_[t][j] = most;
+        far = far || is_far(most);
         sum_[t][j] *= factor;
 #pragma unroll
         for (std::int32_t d = 0; d < 2 * kSteps; ++d) {
@@ -198,9 +204,20 @@ class PrefillWarp {
         }
       }
     }
+    far_ = __any_sync(~0u, far);
+  }
+
+  // Where a base is so large that rounding its product with `unit` would move the exponents,
+  // products are rounded before they are subtracted: equal scores then differ by exactly 0.
+  __device__ static bool is_far(float base) { return fabsf(base) > 1024.0f && base != -INFINITY; }
+  template <bool kMayBeFar>
+  __device__ static float exponent(float score, float unit, float offset) {
+    if (kMayBeFar && is_far(offset)) return score * unit + offset;
+    return fmaf(score, unit, offset);
   }
 
   // Weights of the 16 keys of step k.
+  template <bool kMayBeFar>
   __device__ void soften(std::int32_t t, std::int32_t k, float unit, const float (&offset)[2]) {
 #pragma unroll
     for (std::int32_t j = 0; j < 2; ++j) {
@@ -208,8 +225,8 @@ class PrefillWarp {
 #pragma unroll
       for (std::int32_t n = 0; n < 2; ++n) {
         float(&s)[4] = scores[t][2 * k + n];
-        s[2 * j] = ptx::exp2(fmaf(s[2 * j], unit, offset[j]));
-        s[2 * j + 1] = ptx::exp2(fmaf(s[2 * j + 1], unit, offset[j]));
+        s[2 * j] = ptx::exp2(exponent<kMayBeFar>(s[2 * j], unit, offset[j]));
+        s[2 * j + 1] = ptx::exp2(exponent<kMayBeFar>(s[2 * j + 1], unit, offset[j]));
         part[n] = s[2 * j] + s[2 * j + 1];
       }
       sum_[t][j] += part[0] + part[1];
@@ -217,6 +234,7 @@ class PrefillWarp {
   }
 
   std::int32_t first_;  // row of the block
+  bool far_ = false;    // some row of the warp has a far base
   float base_[kTiles][2], sum_[kTiles][2];
   float output_[kTiles][2 * kSteps][4];
   std::uint32_t q_[kKeepsQ ? kSteps : 1][kTiles][4];

@@ -1,7 +1,7 @@
 // Which rows a block of class P has: slots of the grid to (request, tile of packed rows). Dense: by
-// division. Ragged: request r owns the slots from floor(q_indptr[r] * group / rows) + r on, at least
-// as many as it has tiles; the rest stay empty. Later tiles come first: under a causal mask they are
-// the longest.
+// division. Ragged: request r owns the slots from floor(q_indptr[r] * group / rows) + r on, at
+// least as many as it has tiles; the rest stay empty. Later tiles come first: under a causal mask
+// they are the longest.
 #pragma once
 
 #include <cstdint>

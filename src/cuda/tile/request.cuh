@@ -177,10 +177,10 @@ __device__ inline void append_rows(const core::Attention& a, const Request& requ
       report_page(a.kv, request.cache, key, report);
       continue;
     }
-    const std::int64_t k_from = core::row_offset(a.append.k_stride, ragged, request.index(),
-                                                 request.rows, row, kv_head);
-    const std::int64_t v_from = core::row_offset(a.append.v_stride, ragged, request.index(),
-                                                 request.rows, row, kv_head);
+    const std::int64_t k_from =
+        core::row_offset(a.append.k_stride, ragged, request.index(), request.rows, row, kv_head);
+    const std::int64_t v_from =
+        core::row_offset(a.append.v_stride, ragged, request.index(), request.rows, row, kv_head);
     const std::int32_t bytes = core::size_of(a.kv_dtype);
     copy_row(element<void>(a.kv.k, a.kv_dtype, core::k_offset(a.kv, at, kv_head)),
              element<const void>(a.append.k, a.kv_dtype, k_from), a.head_dim * bytes);

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(core::kDecodeThreads, 2)
   ptx::wait_for_grid();
   tile::DecodeBlock block;
   if (!tile::open_block<kRows>(p, &block)) return;
-  if (p.sharing == plan::CudaSharing::kCluster) ptx::cluster_arrive();
+  if (p.sharing == plan::CudaSharing::kCluster) ptx::cluster_arrive_relaxed();
   const tile::StagedQueries<V::kDim, kRows> queries(p, block);
   const tile::DecodeMemory memory = tile::decode_memory(shared, p.shared);
   tile::open_rows<kRows>(p, block, memory);

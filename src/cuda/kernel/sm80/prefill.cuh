@@ -1,5 +1,5 @@
-// Class P on tensor cores: a block takes packed rows of one request and KV head through the tiles of
-// keys that they see, in ascending order, in one online pass.
+// Class P on tensor cores: a block takes packed rows of one request and KV head through the tiles
+// of keys that they see, in ascending order, in one online pass.
 #pragma once
 
 #include <cmath>
@@ -21,35 +21,34 @@ __global__ void __launch_bounds__(Shape::kShape.threads(), Shape::kShape.blocks)
   using Ring = tile::PrefillRing<V::kDim, Shape, kPaged>;
   extern __shared__ __align__(128) char shared[];
   __shared__ std::uint64_t present[Ring::kSlots];
-  // Kept here and not in registers, which the loop needs.
+  // Here and not in registers, which the loop needs.
   __shared__ tile::PrefillBlock block;
-  __shared__ tile::KeySpan common;
+  __shared__ tile::SeenTogether by_warp[kShape.threads() / 32];
   ptx::wait_for_grid();
   const tile::PrefillMemory memory = tile::prefill_memory<V::kDim, Shape>(shared);
   if (!tile::start_block<V::kDim, Shape>(p, memory, &block)) return;
-  __syncthreads();
   const auto first = static_cast<std::int32_t>(threadIdx.x / 32) * kWarpRows;
-  const tile::SeenTogether all = tile::see_together(memory, 0, block.count);
-  const tile::SeenTogether own =
-      tile::see_together(memory, first, min(first + kWarpRows, block.count));
-  if (threadIdx.x == 0) common = all.common;
+  tile::SeenTogether& own = by_warp[threadIdx.x / 32];
+  const auto seen = tile::see_together(memory, first, min(first + kWarpRows, block.count));
+  if (threadIdx.x % 32 == 0) own = seen;
   const bool plain = tile::is_plain(p), masked = p.a.mask.data != nullptr;
   const bool may_hide_between = masked || p.a.q_positions != nullptr;
   const float unit = plain ? fabsf(p.scale_log2) : 1.0f;
 
-  Ring ring(p, block, all.any, memory, present);
+  const std::int32_t first_key = block.seen.begin & -kShape.keys;
+  tile::PrefillRing<V::kDim, Shape, kPaged> ring(p, block, memory, first_key, present);
   tile::PrefillWarp<V, Shape> warp(first);
-  for (std::int32_t key = all.any.begin & -kShape.keys; key < all.any.end; key += kShape.keys) {
-    const std::uint32_t k = ring.next_keys();
-    if (key == (all.any.begin & -kShape.keys)) warp.keep_queries(memory.q);
+  for (std::int32_t key = first_key; key < block.seen.end; key += kShape.keys) {
+    const std::uint32_t k = ring.wait_keys(key);
+    if (key == first_key) warp.keep_queries(memory.q);
     const bool works = tile::meets(own.any, key, kShape.keys);
     if (works) warp.multiply_qk(memory.q, k);
-    ring.wait_values();
-    if (may_hide_between && (masked || !tile::contains(common, key, kShape.keys))) {
+    ring.wait_values(key);
+    if (may_hide_between && (masked || !tile::contains(block.common, key, kShape.keys))) {
       tile::zero_unseen<V::kDim, Shape>(p, block, memory, key, k + Ring::kValuesOn);
     }
     if (!works) continue;
-    const std::uint64_t there = ring.present();
+    const std::uint64_t there = ring.present(key);
     if (masked || !plain || !tile::contains(own.common, key, kShape.keys) || ~there != 0) {
       tile::hide(p, block, memory, key, there, warp);
     }
