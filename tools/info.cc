@@ -78,7 +78,8 @@ Json device_json() {
           {"shared_bytes_of_sm", facts.shared_bytes_of_sm},
           {"shared_bytes_of_block", facts.shared_bytes_of_block},
           {"driver", driver_release()},
-          {"driver_cuda", fixed(facts.driver / 1000 + facts.driver % 1000 / 100.0, 1)}};
+          {"driver_cuda",
+           std::to_string(facts.driver / 1000) + "." + std::to_string(facts.driver % 1000 / 10)}};
 }
 
 Json gather() {

@@ -62,20 +62,12 @@ core::Status convert_append(const plan::CudaPlan& plan, const Queue& on, bool de
   return {};
 }
 
-core::Status launch_decode_of(const AttentionLaunch& launch) {
-  if (!launch.plan->mma) return launch_simt_decode(launch);
-  const LaunchFunction function =
-      find_launch(Body::kDecode, launch.params.a.q_dtype, launch.plan->dim);
-  return function != nullptr ? function(launch)
-                             : core::unsupported("head_dim", launch.params.a.head_dim, "others");
-}
-
-core::Status launch_prefill_of(const AttentionLaunch& launch) {
-  if (!launch.plan->mma) return launch_simt_prefill(launch);
-  const LaunchFunction function =
-      find_launch(Body::kPrefill, launch.params.a.q_dtype, launch.plan->dim);
-  return function != nullptr ? function(launch)
-                             : core::unsupported("head_dim", launch.params.a.head_dim, "others");
+// The tensor-core instance of a body if the plan says so, else `simt`.
+core::Status launch_body(Body body, LaunchFunction simt, const AttentionLaunch& launch) {
+  if (!launch.plan->mma) return simt(launch);
+  const LaunchFunction mma = find_launch(body, launch.params.a.q_dtype, launch.plan->dim);
+  if (mma != nullptr) return mma(launch);
+  return core::unsupported("head_dim", launch.params.a.head_dim, "what the manifest names");
 }
 
 }  // namespace
@@ -92,12 +84,13 @@ core::Status run_attention(const core::Attention& call, const plan::CudaPlan& pl
   AttentionLaunch launch{make_params(a, plan, workspace, faults), &plan, on.stream,
                          dependent_launch};
   if (plan.decode) {
-    TW_TRY(launch_decode_of(launch));
+    TW_TRY(launch_body(Body::kDecode, launch_simt_decode, launch));
     if (plan.sharing == plan::CudaSharing::kSplit) TW_TRY(launch_combine(launch));
     // The next kernel would wait for the last one only, not for those before it.
     launch.dependent_launch = false;
   }
-  return plan.prefill ? launch_prefill_of(launch) : core::Status{};
+  if (!plan.prefill) return {};
+  return launch_body(Body::kPrefill, launch_simt_prefill, launch);
 }
 
 }  // namespace tilewise::cuda

@@ -15,7 +15,7 @@ constexpr Body decode = Body::kDecode;  // named as in the manifest
 constexpr Body prefill = Body::kPrefill;
 
 #define TW_VARIANT(body, element, dim) \
-  {body, core::element::kType, dim, launch_##body<core::Variant<core::element, dim>>},
+  {body, core::element::kType, dim, launch_##body<core::Variant<core::element, (dim)>>},
 const Row kRows[] = {
 #include "cuda/variants.def"
 };

@@ -12,7 +12,6 @@
 namespace tilewise::plan {
 namespace {
 
-using core::RowClass;
 using core::Status;
 
 // Rows of a block: each converts and transposes its tiles of K and V anew, and its rows of q and
