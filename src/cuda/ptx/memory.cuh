@@ -6,6 +6,12 @@
 
 namespace tilewise::cuda::ptx {
 
+// The block's dynamic shared memory.
+__device__ inline char* dynamic_shared() {
+  extern __shared__ __align__(128) char bytes[];
+  return bytes;
+}
+
 // Address in the shared window, as the instructions below take it.
 __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));

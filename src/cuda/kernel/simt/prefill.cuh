@@ -10,7 +10,7 @@ namespace tilewise::cuda::kernel {
 
 __global__ void __launch_bounds__(core::kSimtThreads, 3)
     simt_prefill(const __grid_constant__ tile::AttentionParams p) {
-  extern __shared__ __align__(128) char shared[];
+  char* shared = ptx::dynamic_shared();
   ptx::wait_for_grid();
   tile::PrefillBlock block;
   if (!tile::open_prefill<core::kSimtRows>(p, &block)) return;

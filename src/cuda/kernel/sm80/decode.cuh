@@ -14,7 +14,7 @@ template <class V, std::int32_t kTiles, bool kPaged>
 __global__ void __launch_bounds__(core::kDecodeThreads, 2)
     decode(const __grid_constant__ tile::AttentionParams p) {
   constexpr std::int32_t kRows = 8 * kTiles;
-  extern __shared__ __align__(128) char shared[];
+  char* shared = ptx::dynamic_shared();
   ptx::wait_for_grid();
   tile::DecodeBlock block;
   if (!tile::open_block<kRows>(p, &block)) return;

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(Shape::kShape.threads(), Shape::kShape.blocks)
   constexpr core::PrefillShape kShape = Shape::kShape;
   constexpr std::int32_t kWarpRows = kShape.rows / kShape.warps_m;
   using Ring = tile::PrefillRing<V::kDim, Shape, kPaged>;
-  extern __shared__ __align__(128) char shared[];
+  char* shared = ptx::dynamic_shared();
   __shared__ std::uint64_t present[Ring::kSlots];
   // Here and not in registers, which the loop needs.
   __shared__ tile::PrefillBlock block;
